@@ -1,0 +1,2 @@
+//! The `tilewire` program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Builds tilewire's device crate to PTX and enforces the PTX contract.

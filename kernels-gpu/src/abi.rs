@@ -1,0 +1,217 @@
+//! Structs that the host fills in and kernels read. Their layout is the contract between the two: `tests/abi.rs`
+//! compares it with the parameter lists in the PTX.
+#![forbid(unsafe_code)]
+
+use crate::shape::{GlobalAddr, MAX_WORLD, Role};
+
+/// A TMA tensor map: 128 opaque bytes, 64-byte aligned once in parameter space.
+///
+/// Rust sees alignment 16, because rustc 1.96 cannot pass a more strictly aligned struct to a kernel; the builder raises the
+/// alignment of the parameter itself in the entry's header.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMap(pub [u64; 16]);
+
+impl TensorMap {
+    /// A map that no kernel may use: for operands that a call does not touch (K = 0, an empty chunk).
+    pub const UNUSED: Self = Self([0; 16]);
+}
+
+/// Which tensor map a copy uses: the index into [`Launch::maps`].
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// A, M×K row-major; box of `A_BOX`.
+    A = 0,
+    /// B, N×K row-major; box of `B_BOX`.
+    B = 1,
+    /// D, M×N row-major; box of `D_BOX`.
+    D = 2,
+}
+
+/// The single parameter of every kernel: tensor maps first, then the kernel's own arguments.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<Args> {
+    /// Tensor maps of A, B and D.
+    pub maps: [TensorMap; 3],
+    /// The kernel's arguments.
+    pub args: Args,
+}
+
+/// How long waits may take, and where a wait that took too long is reported.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watchdog {
+    /// Longest wait in nanoseconds; 0 waits for ever (for debuggers).
+    pub deadline_ns: u64,
+    /// This rank's abort word (u32, device memory): non-zero makes every wait end.
+    pub abort: GlobalAddr,
+    /// This rank's claim word (u32, device memory): the first to report takes it.
+    pub claim: GlobalAddr,
+    /// This rank's [`FaultRecord`] in mapped host memory.
+    pub record: GlobalAddr,
+    /// Rank that runs the kernel.
+    pub rank: u32,
+    /// Ranks whose abort words are raised with this one: entries of `peer_aborts` in use.
+    pub world: u32,
+    /// Abort words of all ranks, by rank.
+    pub peer_aborts: [GlobalAddr; MAX_WORLD],
+}
+
+/// What waited for what when a deadline passed. Lives in mapped host memory; `state` is written last.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FaultRecord {
+    /// 0 nothing, 1 a complete record.
+    pub state: u32,
+    /// Rank of the waiting agent.
+    pub rank: u32,
+    /// CTA of the waiting agent.
+    pub cta: u32,
+    /// [`Role::code`] of the waiting agent.
+    pub role: u32,
+    /// [`WaitKind`] as a number.
+    pub kind: u32,
+    /// Stage, buffer, tile or rank that the wait is about; see [`WaitKind`].
+    pub index: u32,
+    /// Parity, epoch or count that was awaited.
+    pub awaited: u32,
+    /// What was seen instead, where the machine can tell; else 0.
+    pub seen: u32,
+    /// How long the wait took, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+/// What a wait is for. The index that goes with it is given in each line.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitKind {
+    /// Operand stage filled; stage.
+    StageFull = 1,
+    /// Operand stage free; stage.
+    StageEmpty = 2,
+    /// Panel written by the consumer; buffer.
+    PanelFull = 3,
+    /// Panel buffer free; buffer.
+    PanelEmpty = 4,
+    /// Consumer done with panels for peers; consumer.
+    Handover = 5,
+    /// A peer's panel landed in shared memory; buffer.
+    PartialFull = 6,
+    /// Buffer for a peer's panel free; buffer.
+    PartialEmpty = 7,
+    /// Reduced panel written by the consumer; buffer.
+    ResultFull = 8,
+    /// Signal of a peer's tile; slot · 2²⁴ + tile.
+    Signal = 9,
+    /// Credit from an owner; owner's rank.
+    Credit = 10,
+    /// Tile stored locally for the reduce partition; owner · 2²⁴ + tile.
+    Staged = 11,
+}
+
+impl WaitKind {
+    /// The kind that `code` stands for.
+    pub const fn from_code(code: u32) -> Option<Self> {
+        Some(match code {
+            1 => Self::StageFull,
+            2 => Self::StageEmpty,
+            3 => Self::PanelFull,
+            4 => Self::PanelEmpty,
+            5 => Self::Handover,
+            6 => Self::PartialFull,
+            7 => Self::PartialEmpty,
+            8 => Self::ResultFull,
+            9 => Self::Signal,
+            10 => Self::Credit,
+            11 => Self::Staged,
+            _ => return None,
+        })
+    }
+}
+
+/// A wait as a kernel announces it, before it is known whether it will fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Who waits.
+    pub role: Role,
+    /// For what.
+    pub kind: WaitKind,
+    /// Which one; see [`WaitKind`].
+    pub index: u32,
+    /// Parity, epoch or count awaited.
+    pub awaited: u32,
+    /// What the last look found, where known; else 0.
+    pub seen: u32,
+}
+
+/// Arguments of the plain GEMM, `D = A · Bᵀ`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct GemmArgs {
+    /// Rows of A and D.
+    pub m: u32,
+    /// Rows of B, columns of D.
+    pub n: u32,
+    /// Columns of A and B.
+    pub k: u32,
+    /// Rows of tiles that are walked together (see `schedule::raster`).
+    pub raster_group: u32,
+    /// Bounds of the waits.
+    pub watchdog: Watchdog,
+}
+
+/// How a finished tile gets to its owner.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// The storer writes straight into the owner's slot.
+    Push = 0,
+    /// The tile is stored locally and the partition carries it over.
+    Staged = 1,
+}
+
+/// Where an owner adds up the partials of its chunk.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// CTAs of the partition do nothing else (all CTAs after their last tile when `sm_margin` is 0).
+    Partition = 0,
+    /// Consumers add the peers' partials to the tile they still hold.
+    Epilogue = 1,
+}
+
+/// Arguments of GEMM + ReduceScatter.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct GemmReduceScatterArgs {
+    /// Rows of A on every rank, and of the sum before it is scattered.
+    pub m: u32,
+    /// Rows of B, columns of D.
+    pub n: u32,
+    /// Columns of this rank's A and B.
+    pub k: u32,
+    /// Rows of tiles that are walked together (see `schedule::raster`).
+    pub raster_group: u32,
+    /// This rank.
+    pub rank: u32,
+    /// Ranks.
+    pub world: u32,
+    /// CTAs at the end of the grid that compute nothing; 0 when every CTA computes.
+    pub partition_ctas: u32,
+    /// [`Transport`] as a number.
+    pub transport: u32,
+    /// [`Placement`] as a number.
+    pub placement: u32,
+    /// Tiles that one slot holds: the stride of the workspace, fixed by the plan.
+    pub slot_tiles: u32,
+    /// Base address of every rank's workspace, by rank.
+    pub workspaces: [GlobalAddr; MAX_WORLD],
+    /// This rank's D: its own chunk, row-major.
+    pub d: GlobalAddr,
+    /// Bytes from one row of D to the next.
+    pub d_stride: u64,
+    /// Bounds of the waits.
+    pub watchdog: Watchdog,
+}

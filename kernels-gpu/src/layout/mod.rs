@@ -1,0 +1,8 @@
+//! Where a byte is: swizzle, accumulator fragments, matrix descriptors, slots. Pure arithmetic, shared by the GPU
+//! machine and the emulator.
+#![forbid(unsafe_code)]
+
+pub mod fragment;
+pub mod matrix_descriptor;
+pub mod slot;
+pub mod swizzle;

@@ -1,0 +1,164 @@
+//! What a kernel may ask of the machine it runs on: small traits, each with only the operations that kernels need.
+//!
+//! The unit is a role, not a lane. One agent is the elected producer thread, the storer thread, the loader thread or a
+//! consumer warpgroup; what the 128 lanes of a warpgroup do inside one operation is the machine's affair (their
+//! arithmetic is in [`crate::layout`], for both machines).
+//!
+//! The methods are safe to call so that everything above this layer can forbid `unsafe`. The promise that makes them so
+//! (only the roles of the launched configuration call them, on the offsets of its shared-memory plan) is made once, where
+//! the GPU machine is created; the emulator and the models check it.
+#![forbid(unsafe_code)]
+
+use crate::abi::{Operand, Wait};
+use crate::config::TileConfig;
+use crate::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr};
+
+/// The watchdog ended a wait, or another agent's watchdog did: leave the kernel, results are void.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aborted;
+
+/// Barriers in shared memory with PTX's semantics: pending arrivals, transaction bytes, phase bit.
+pub trait Mbarriers {
+    /// `mbarrier.init`: the barrier's phases complete after `arrivals` arrivals and all expected bytes. Before any other
+    /// use, by one thread.
+    fn mbarrier_init(&self, bar: Mbarrier, arrivals: u32);
+
+    /// Whether the phase with this parity has completed. Acquires, at CTA scope, what arrivals released. The same
+    /// answer for every thread of the role. May suspend for a short time; does not wait.
+    fn try_wait_parity(&self, bar: Mbarrier, parity: Parity) -> bool;
+
+    /// Arrives, releasing at CTA scope: once for a thread role, once per warp (four times) for a warpgroup role.
+    fn arrive(&self, bar: Mbarrier);
+
+    /// Arrives `count` times at once, for a thread role.
+    fn arrive_many(&self, bar: Mbarrier, count: u32);
+
+    /// `mbarrier.arrive.expect_tx`: announces `bytes` and arrives once, for a thread role.
+    fn arrive_expect_tx(&self, bar: Mbarrier, bytes: u32);
+}
+
+/// Bounded waiting.
+pub trait Watch {
+    /// How often and how long one wait has looked so far.
+    type Patience;
+
+    /// The state of a wait that begins now.
+    fn patience(&self) -> Self::Patience;
+
+    /// One failed look: pauses, and gives up with [`Aborted`] when the deadline has passed or somebody raised the abort
+    /// word. The one whose deadline passes first writes the fault record from `wait` and raises the abort words.
+    fn pause(&self, patience: &mut Self::Patience, wait: impl Fn() -> Wait) -> Result<(), Aborted>;
+}
+
+/// Words in global memory that agents of several CTAs or ranks share. Scope and order are in the names.
+pub trait Signals {
+    /// `ld.acquire.sys.u32`, the same answer for every thread of the role.
+    fn load_acquire_sys(&self, addr: GlobalAddr) -> u32;
+    /// `st.release.sys.u32`.
+    fn store_release_sys(&self, addr: GlobalAddr, value: u32);
+    /// `ld.acquire.gpu.u32`, the same answer for every thread of the role.
+    fn load_acquire_gpu(&self, addr: GlobalAddr) -> u32;
+    /// `st.release.gpu.u32`.
+    fn store_release_gpu(&self, addr: GlobalAddr, value: u32);
+    /// `atom.add.acq_rel.gpu.u32`; returns the value before.
+    fn fetch_add_acq_rel_gpu(&self, addr: GlobalAddr, value: u32) -> u32;
+}
+
+/// The copy engine of an SM (TMA), driven by one thread.
+pub trait BulkCopy {
+    /// `cp.async.bulk.tensor.2d` from global to shared memory: the box of `operand` whose first element is at
+    /// (`row`, `col`), swizzled by 128 bytes; elements outside the tensor arrive as zeros. Completes its bytes on `full`.
+    fn load_box(&self, dst: SmemAddr, operand: Operand, row: u32, col: u32, full: Mbarrier);
+
+    /// `cp.async.bulk.tensor.2d` from shared to global memory; elements outside the tensor are not written.
+    fn store_box(&self, operand: Operand, row: u32, col: u32, src: SmemAddr);
+
+    /// `cp.async.bulk` from global to shared memory; addresses and `bytes` are multiples of 16.
+    fn load_bytes(&self, dst: SmemAddr, src: GlobalAddr, bytes: u32, full: Mbarrier);
+
+    /// `cp.async.bulk` from shared to global memory, own or a peer's; addresses and `bytes` are multiples of 16.
+    fn store_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32);
+
+    /// Closes a bulk group over the stores issued since the last one.
+    fn commit_group(&self);
+
+    /// Waits until at most `PENDING` of the latest bulk groups have yet to read their sources.
+    fn wait_group_read<const PENDING: u32>(&self);
+
+    /// Waits until every bulk group has been written to its destination.
+    fn wait_group_complete(&self);
+
+    /// Orders async-proxy accesses and generic accesses (signals) of this thread to global memory: before a signal is
+    /// released after bulk stores, and after a signal is acquired before bulk loads.
+    fn fence_proxy_async_global(&self);
+}
+
+/// Tensor-core multiplication by one warpgroup, and the way of its accumulator to shared memory.
+///
+/// A panel is 64 rows × `C::PANEL_COLS` columns of a tile, in `C::OUT` in shared memory, swizzled by 128 bytes.
+pub trait WarpgroupMma<C: TileConfig> {
+    /// 64 × `TILE_N` accumulators in f32.
+    type Acc;
+    /// One panel's values in f32.
+    type Panel;
+
+    /// An accumulator of zeros.
+    fn zero_acc(&self) -> Self::Acc;
+
+    /// Issues `acc (+)= A · Bᵀ` over one stage: 64 rows of A at `a`, `TILE_N` rows of B at `b`, `TILE_K` deep. The old
+    /// value counts only if `accumulate`. Asynchronous: closes one wgmma group.
+    fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool);
+
+    /// Waits until at most `PENDING` of the latest wgmma groups are still running.
+    fn wait_mma<const PENDING: u32>(&self, acc: &mut Self::Acc);
+
+    /// Panel `P` of the accumulator.
+    fn panel<const P: u32>(&self, acc: &Self::Acc) -> Self::Panel;
+
+    /// The panel rounded to `C::OUT` and back to f32.
+    fn round(&self, panel: Self::Panel) -> Self::Panel;
+
+    /// Element-wise sum in f32.
+    fn add(&self, left: Self::Panel, right: &Self::Panel) -> Self::Panel;
+
+    /// Reads a panel from shared memory.
+    fn load_panel(&self, src: SmemAddr) -> Self::Panel;
+
+    /// Rounds a panel to `C::OUT` and writes it to shared memory, ordered before later copies by the copy engine once a
+    /// barrier has been passed.
+    fn store_panel(&self, dst: SmemAddr, panel: &Self::Panel);
+}
+
+/// One half tile to add up: rows that a consumer's index owns, all panels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReduceJob {
+    /// First byte of the half tile in slot 0.
+    pub slot: GlobalAddr,
+    /// Bytes from one slot to the next.
+    pub slot_stride: u64,
+    /// Slots to add, in order.
+    pub slots: u32,
+    /// First element of the result.
+    pub dst: GlobalAddr,
+    /// Bytes from one row of the result to the next.
+    pub dst_stride: u64,
+    /// Rows that exist.
+    pub rows: u32,
+    /// Columns that exist.
+    pub cols: u32,
+}
+
+/// Addition in global memory by one warpgroup.
+pub trait Reduce<C: TileConfig> {
+    /// Adds the slots in f32, slot 0 first, rounds once, and stores rows × cols elements. Slots hold panels as
+    /// [`crate::layout::slot`] describes.
+    fn reduce(&self, job: &ReduceJob);
+}
+
+/// What a mover thread needs.
+pub trait ThreadRole: Mbarriers + Watch + Signals + BulkCopy {}
+impl<T: Mbarriers + Watch + Signals + BulkCopy> ThreadRole for T {}
+
+/// What a consumer warpgroup needs.
+pub trait WarpgroupRole<C: TileConfig>: Mbarriers + Watch + Signals + WarpgroupMma<C> + Reduce<C> {}
+impl<C: TileConfig, T: Mbarriers + Watch + Signals + WarpgroupMma<C> + Reduce<C>> WarpgroupRole<C> for T {}

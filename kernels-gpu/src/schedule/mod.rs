@@ -1,0 +1,5 @@
+//! Which tile, in which order. Pure: position and grid are arguments.
+#![forbid(unsafe_code)]
+
+pub mod chunked;
+pub mod raster;
