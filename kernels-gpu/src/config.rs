@@ -88,12 +88,16 @@ pub trait TileConfig: 'static {
     const SMEM: SmemPlan = SmemPlan::new(Self::STAGES, Self::STAGE_BYTES, Self::CONSUMERS);
     /// Compile-time checks; naming this constant runs them.
     const CHECKED: () = {
-        assert!(Self::TILE_M.is_multiple_of(PANEL_ROWS) && Self::CONSUMERS >= 1, "TILE_M is whole warpgroups of 64 rows");
+        assert!(
+            Self::TILE_M.is_multiple_of(PANEL_ROWS) && Self::CONSUMERS >= 1,
+            "TILE_M is whole warpgroups of 64 rows"
+        );
         assert!(Self::TILE_N.is_multiple_of(Self::PANEL_COLS), "TILE_N is whole panels");
         assert!(Self::TILE_M <= 256 && Self::TILE_N <= 256, "a TMA box has at most 256 rows");
         assert!(Self::STAGES >= 2, "a ring of one stage cannot overlap");
         assert!(Self::SMEM.total_bytes <= MAX_SMEM_BYTES, "shared memory exceeds 227 KiB");
         assert!(Self::A_BOX.bytes().is_multiple_of(SMEM_ALIGN), "stages keep the swizzle's alignment");
+        assert!(Self::PANELS * PANEL_BYTES <= Self::STAGE_BYTES, "a stage carries one consumer's panels");
         assert!(registers_fit(Self::CONSUMERS), "setmaxnreg totals exceed the register file");
     };
 }
@@ -113,9 +117,9 @@ pub type Tile128x256 = Tile<128, 256, 4>;
 pub type Tile128x128 = Tile<128, 128, 6>;
 
 /// Registers a mover thread keeps (`setmaxnreg.dec`).
-pub const MOVER_REGISTERS: u32 = 40;
+pub const MOVER_REGISTERS: u32 = 72;
 /// Registers a consumer thread gets (`setmaxnreg.inc`).
-pub const CONSUMER_REGISTERS: u32 = 232;
+pub const CONSUMER_REGISTERS: u32 = 216;
 
 const fn registers_fit(consumers: u32) -> bool {
     WARPGROUP_THREADS * (MOVER_REGISTERS + consumers * CONSUMER_REGISTERS) <= 65_536

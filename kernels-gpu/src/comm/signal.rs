@@ -1,7 +1,7 @@
 //! Cross-rank signals: epochs that are released after data and acquired before it.
 
 use crate::abi::{Wait, WaitKind};
-use crate::machine::{Aborted, BulkCopy, Signals, Watch};
+use crate::machine::{Aborted, BulkCopy, PutSignals, Signals, Watch};
 use crate::shape::{GlobalAddr, Role};
 
 /// Whether epoch `seen` is `awaited` or a later one. Epochs wrap; only those within 2³¹ of each other are compared.
@@ -50,18 +50,18 @@ pub fn wait_local_signal<M: Signals + Watch>(
     }
 }
 
-/// Signals `epoch` at `addr`, on any rank, once every bulk store of this thread has been written.
+/// Signals `epoch` at `addr`, on any rank, once this thread's bulk groups but the latest `PENDING` have been written.
 #[inline(always)]
-pub fn put_signal<M: Signals + BulkCopy>(m: &M, addr: GlobalAddr, epoch: u32) {
-    m.wait_group_complete();
+pub fn put_signal<const PENDING: u32, M: PutSignals + BulkCopy>(m: &M, addr: GlobalAddr, epoch: u32) {
+    m.wait_group_complete::<PENDING>();
     m.fence_proxy_async_global();
     m.store_release_sys(addr, epoch);
 }
 
-/// Signals `epoch` to other CTAs of this GPU, once every bulk store of this thread has been written.
+/// Signals `epoch` to other CTAs of this GPU, once this thread's bulk groups but the latest `PENDING` have been written.
 #[inline(always)]
-pub fn put_local_signal<M: Signals + BulkCopy>(m: &M, addr: GlobalAddr, epoch: u32) {
-    m.wait_group_complete();
+pub fn put_local_signal<const PENDING: u32, M: PutSignals + BulkCopy>(m: &M, addr: GlobalAddr, epoch: u32) {
+    m.wait_group_complete::<PENDING>();
     m.fence_proxy_async_global();
     m.store_release_gpu(addr, epoch);
 }

@@ -1,1 +1,34 @@
-//! x
+//! The kernels: which roles there are and what each does, in order. One file a kernel.
+#![forbid(unsafe_code)]
+
+pub mod gemm;
+pub mod gemm_reduce_scatter;
+
+use crate::config::TileConfig;
+use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
+use crate::shape::{CtaPosition, Role};
+
+/// A kernel as its machine runs it: set up, all roles at once, leave.
+pub trait Kernel {
+    /// Its arguments, after the tensor maps.
+    type Args: Copy;
+    /// Its tile configuration.
+    type Config: TileConfig;
+
+    /// By one thread of each CTA, before the roles start.
+    fn setup<M: Mbarriers>(m: &M);
+
+    /// One mover thread: producer, storer or loader.
+    fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted>;
+
+    /// One consumer warpgroup.
+    fn consumer<M: WarpgroupRole<Self::Config>>(
+        m: &M,
+        args: &Self::Args,
+        at: CtaPosition,
+        consumer: u32,
+    ) -> Result<(), Aborted>;
+
+    /// By one thread of each CTA, after all its roles have ended.
+    fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition);
+}

@@ -55,7 +55,11 @@ mod tests {
                         let row_start = matrix_x4_offset(warp * 32 + 8 * j + i, group);
                         for c in 0..4u32 {
                             let (row, col) = fragment_coordinates(warp * 32 + 4 * i + c, group * 8 + j * 2);
-                            assert_eq!(row_start + c * 4, swizzle_128(row, col * 2), "warp {warp} group {group} {j} {i} {c}");
+                            assert_eq!(
+                                row_start + c * 4,
+                                swizzle_128(row, col * 2),
+                                "warp {warp} group {group} {j} {i} {c}"
+                            );
                         }
                     }
                 }

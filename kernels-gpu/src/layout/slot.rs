@@ -2,7 +2,7 @@
 //! panel's rows are one contiguous run of bytes on the wire whatever N is.
 
 use crate::config::{PANEL_BYTES, PANEL_ROWS, ROW_BYTES, TileConfig};
-use crate::shape::min;
+use crate::shape::{div_ceil, min};
 
 /// Byte offset in a slot's tile of panel `panel` of consumer `consumer`.
 #[inline(always)]
@@ -26,10 +26,10 @@ impl TileExtent {
         min(self.rows.saturating_sub(consumer * PANEL_ROWS), PANEL_ROWS)
     }
 
-    /// Panels of consumer `consumer` that hold an element: the first so many, or none.
+    /// Panels that hold an existing column: the first so many of every consumer.
     #[inline(always)]
-    pub const fn live_panels<C: TileConfig>(self, consumer: u32) -> u32 {
-        if self.rows_of(consumer) == 0 { 0 } else { self.cols.div_ceil(C::PANEL_COLS) }
+    pub const fn panels<C: TileConfig>(self) -> u32 {
+        div_ceil(self.cols, C::PANEL_COLS)
     }
 
     /// Bytes of one of consumer `consumer`'s live panels: its existing rows.
@@ -50,13 +50,8 @@ mod tests {
             for cols in 1..=256 {
                 let e = TileExtent { rows, cols };
                 assert_eq!(e.rows_of(0) + e.rows_of(1), rows);
-                for consumer in 0..2 {
-                    let live = e.live_panels::<Tile128x256>(consumer);
-                    assert_eq!(live > 0, e.rows_of(consumer) > 0);
-                    if live > 0 {
-                        assert!(live * 64 >= cols && (live - 1) * 64 < cols);
-                    }
-                }
+                let live = e.panels::<Tile128x256>();
+                assert!(live * 64 >= cols && (live - 1) * 64 < cols);
             }
         }
     }

@@ -50,14 +50,18 @@ pub trait Watch {
     fn pause(&self, patience: &mut Self::Patience, wait: impl Fn() -> Wait) -> Result<(), Aborted>;
 }
 
-/// Words in global memory that agents of several CTAs or ranks share. Scope and order are in the names.
+/// Reads of words in global memory that agents of several CTAs or ranks share. Scope and order are in the names.
 pub trait Signals {
     /// `ld.acquire.sys.u32`, the same answer for every thread of the role.
     fn load_acquire_sys(&self, addr: GlobalAddr) -> u32;
-    /// `st.release.sys.u32`.
-    fn store_release_sys(&self, addr: GlobalAddr, value: u32);
     /// `ld.acquire.gpu.u32`, the same answer for every thread of the role.
     fn load_acquire_gpu(&self, addr: GlobalAddr) -> u32;
+}
+
+/// Writes of such words, by one thread.
+pub trait PutSignals: Signals {
+    /// `st.release.sys.u32`.
+    fn store_release_sys(&self, addr: GlobalAddr, value: u32);
     /// `st.release.gpu.u32`.
     fn store_release_gpu(&self, addr: GlobalAddr, value: u32);
     /// `atom.add.acq_rel.gpu.u32`; returns the value before.
@@ -85,8 +89,8 @@ pub trait BulkCopy {
     /// Waits until at most `PENDING` of the latest bulk groups have yet to read their sources.
     fn wait_group_read<const PENDING: u32>(&self);
 
-    /// Waits until every bulk group has been written to its destination.
-    fn wait_group_complete(&self);
+    /// Waits until at most `PENDING` of the latest bulk groups have yet to be written to their destinations.
+    fn wait_group_complete<const PENDING: u32>(&self);
 
     /// Orders async-proxy accesses and generic accesses (signals) of this thread to global memory: before a signal is
     /// released after bulk stores, and after a signal is acquired before bulk loads.
@@ -112,6 +116,9 @@ pub trait WarpgroupMma<C: TileConfig> {
     /// Waits until at most `PENDING` of the latest wgmma groups are still running.
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Self::Acc);
 
+    /// A panel of zeros.
+    fn zero_panel(&self) -> Self::Panel;
+
     /// Panel `P` of the accumulator.
     fn panel<const P: u32>(&self, acc: &Self::Acc) -> Self::Panel;
 
@@ -121,8 +128,8 @@ pub trait WarpgroupMma<C: TileConfig> {
     /// Element-wise sum in f32.
     fn add(&self, left: Self::Panel, right: &Self::Panel) -> Self::Panel;
 
-    /// Reads a panel from shared memory.
-    fn load_panel(&self, src: SmemAddr) -> Self::Panel;
+    /// Reads the first `rows` rows of a panel from shared memory; the others are unspecified numbers.
+    fn load_panel(&self, src: SmemAddr, rows: u32) -> Self::Panel;
 
     /// Rounds a panel to `C::OUT` and writes it to shared memory, ordered before later copies by the copy engine once a
     /// barrier has been passed.
@@ -150,14 +157,14 @@ pub struct ReduceJob {
 
 /// Addition in global memory by one warpgroup.
 pub trait Reduce<C: TileConfig> {
-    /// Adds the slots in f32, slot 0 first, rounds once, and stores rows × cols elements. Slots hold panels as
+    /// Adds the slots in f32 to +0, slot 0 first, rounds once, and stores rows × cols elements. Slots hold panels as
     /// [`crate::layout::slot`] describes.
     fn reduce(&self, job: &ReduceJob);
 }
 
 /// What a mover thread needs.
-pub trait ThreadRole: Mbarriers + Watch + Signals + BulkCopy {}
-impl<T: Mbarriers + Watch + Signals + BulkCopy> ThreadRole for T {}
+pub trait ThreadRole: Mbarriers + Watch + PutSignals + BulkCopy {}
+impl<T: Mbarriers + Watch + PutSignals + BulkCopy> ThreadRole for T {}
 
 /// What a consumer warpgroup needs.
 pub trait WarpgroupRole<C: TileConfig>: Mbarriers + Watch + Signals + WarpgroupMma<C> + Reduce<C> {}

@@ -116,6 +116,12 @@ impl<M: Mbarriers + Watch, const STAGES: u32> Ring<'_, M, STAGES> {
         Ok(ReadySlot { index })
     }
 
+    /// The buffer of `state`, which another role waited for and handed over through a barrier of its own.
+    #[inline(always)]
+    pub fn consumer_take_over(&self, state: PipelineState<STAGES>) -> ReadySlot {
+        ReadySlot { index: state.index() }
+    }
+
     /// Says that the role has read the buffer.
     #[inline(always)]
     pub fn consumer_release(&self, slot: ReadySlot) {

@@ -1,0 +1,75 @@
+//! After the last k: the accumulator goes, panel by panel, from the consumers to the storer.
+
+use super::setup::{PanelRing, panel_ring};
+use crate::config::{PANEL_BUFS, TileConfig};
+use crate::machine::{Aborted, BulkCopy, Mbarriers, WarpgroupMma, Watch};
+use crate::pipeline::ring::ReadySlot;
+use crate::pipeline::state::PipelineState;
+use crate::shape::{Role, SmemAddr};
+
+/// Runs `$body` once for every panel index below `$count`, with `$panel` a constant: accumulators take no other index.
+macro_rules! for_each_panel {
+    ($count:expr, $panel:ident => $body:block) => {{
+        let count = $count;
+        for_each_panel!(@one count, $panel, 0, $body);
+        for_each_panel!(@one count, $panel, 1, $body);
+        for_each_panel!(@one count, $panel, 2, $body);
+        for_each_panel!(@one count, $panel, 3, $body);
+    }};
+    (@one $count:ident, $panel:ident, $idx:literal, $body:block) => {{
+        const $panel: u32 = $idx;
+        if $idx < C::PANELS && $idx < $count $body
+    }};
+}
+pub(crate) use for_each_panel;
+
+/// Consumer: hands the first `panels` panels of `acc` to the storer.
+#[inline(always)]
+pub fn write_panels<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig>(
+    ring: &PanelRing<'_, M>,
+    state: &mut PipelineState<PANEL_BUFS>,
+    consumer: u32,
+    panels: u32,
+    acc: &M::Acc,
+) -> Result<(), Aborted> {
+    for_each_panel!(panels, PANEL => {
+        let slot = ring.producer_acquire(*state)?;
+        ring.m.store_panel(C::SMEM.panel(consumer, slot.index()), &ring.m.panel::<PANEL>(acc));
+        ring.producer_commit(slot);
+        state.advance();
+    });
+    Ok(())
+}
+
+/// Storer: takes `panels` panels from every consumer and gives each to `store(consumer, panel, source)`, which issues bulk
+/// stores or none. Every source has been read when it returns; destinations may still be being written.
+#[inline(always)]
+pub fn store_panels<M: Mbarriers + Watch + BulkCopy, C: TileConfig>(
+    m: &M,
+    state: &mut PipelineState<PANEL_BUFS>,
+    panels: u32,
+    store: impl Fn(u32, u32, SmemAddr),
+) -> Result<(), Aborted> {
+    let mut reading: Option<(u32, ReadySlot)> = None;
+    let mut panel = 0;
+    while panel < panels {
+        let mut consumer = 0;
+        while consumer < C::CONSUMERS {
+            let slot = panel_ring::<M, C>(m, Role::Storer, consumer).consumer_wait(*state)?;
+            store(consumer, panel, C::SMEM.panel(consumer, slot.index()));
+            m.commit_group();
+            if let Some((of, read)) = reading.replace((consumer, slot)) {
+                m.wait_group_read::<1>();
+                panel_ring::<M, C>(m, Role::Storer, of).consumer_release(read);
+            }
+            consumer += 1;
+        }
+        state.advance();
+        panel += 1;
+    }
+    m.wait_group_read::<0>();
+    if let Some((of, read)) = reading {
+        panel_ring::<M, C>(m, Role::Storer, of).consumer_release(read);
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! Reduction in the epilogue: peers' partials of the tile that the consumers still hold come through the panel buffers.
+//!
+//! | role | per panel of an own tile |
+//! | --- | --- |
+//! | loader | for each peer in rank order: waits for the buffer and the signal, copies the peer's panel in |
+//! | consumer | adds peers' and own panel in rank order; overwrites the last peer's panel with the result |
+//! | storer | copies the result to D and frees the buffer |
+//!
+//! Own tiles are the last that a CTA computes. Until then the buffers belong to the ring between consumers and storer;
+//! the handover barrier passes them to the loader, which waits for the storer's last reads.
+
+use super::epilogue::for_each_panel;
+use super::setup::{panel_ring, partial_ring};
+use crate::abi::WaitKind;
+use crate::config::{PANEL_BUFS, TileConfig};
+use crate::layout::slot::TileExtent;
+use crate::machine::{Aborted, BulkCopy, Mbarriers, ThreadRole, WarpgroupMma, Watch};
+use crate::pipeline::ring::{FillingSlot, ReadySlot};
+use crate::pipeline::state::PipelineState;
+use crate::pipeline::wait::wait_mbarrier;
+use crate::shape::{Parity, Role, SmemAddr, WARPS_PER_WARPGROUP, min};
+
+/// Where a role stands in the reduction of own tiles.
+#[derive(Clone, Copy, Default)]
+pub struct PartialsState {
+    /// Next use of the ring of peers' panels.
+    pub ring: PipelineState<PANEL_BUFS>,
+    /// Next use of the result barriers.
+    pub result: PipelineState<PANEL_BUFS>,
+}
+
+/// Loader: waits until the buffers are its own, after `panels_before` panels of other tiles.
+#[inline(always)]
+pub fn take_buffers<M: Mbarriers + Watch, C: TileConfig>(m: &M, panels_before: u32) -> Result<(), Aborted> {
+    let state = PipelineState::start().advanced_by(panels_before);
+    let mut consumer = 0;
+    while consumer < C::CONSUMERS {
+        let handover = C::SMEM.handover(consumer);
+        wait_mbarrier(m, Role::Loader, WaitKind::Handover, consumer, handover, Parity::of_phase(0))?;
+        panel_ring::<M, C>(m, Role::Loader, consumer).producer_tail(state, min(panels_before, PANEL_BUFS))?;
+        consumer += 1;
+    }
+    Ok(())
+}
+
+/// Loader: brings the peers' panels of one own tile. `ready(peer)` waits until the peer's partial is there;
+/// `load(peer, consumer, panel, destination, full)` issues the copy of `extent.panel_bytes(consumer)` bytes.
+#[inline(always)]
+pub fn load_partials<M: ThreadRole, C: TileConfig>(
+    m: &M,
+    state: &mut PartialsState,
+    extent: TileExtent,
+    peers: impl Iterator<Item = u32> + Clone,
+    ready: impl Fn(u32) -> Result<(), Aborted>,
+    load: impl Fn(u32, u32, u32, SmemAddr, &FillingSlot),
+) -> Result<(), Aborted> {
+    let mut panel = 0;
+    while panel < extent.panels::<C>() {
+        for peer in peers.clone() {
+            if panel == 0 {
+                ready(peer)?;
+            }
+            let mut consumer = 0;
+            while consumer < C::CONSUMERS {
+                let ring = partial_ring::<M, C>(m, Role::Loader, consumer);
+                let free = ring.producer_acquire(state.ring)?;
+                let dst = C::SMEM.panel(consumer, free.index());
+                let bytes = extent.panel_bytes(consumer);
+                if bytes == 0 {
+                    ring.producer_commit(free);
+                } else {
+                    load(peer, consumer, panel, dst, &ring.producer_expect(free, bytes));
+                }
+                consumer += 1;
+            }
+            state.ring.advance();
+        }
+        panel += 1;
+    }
+    Ok(())
+}
+
+/// Consumer: adds the peers' panels of one own tile to `acc`, in rank order, the own panel rounded like everyone's.
+#[inline(always)]
+pub fn add_partials<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig>(
+    m: &M,
+    state: &mut PartialsState,
+    consumer: u32,
+    extent: TileExtent,
+    rank: u32,
+    world: u32,
+    acc: &M::Acc,
+) -> Result<(), Aborted> {
+    let ring = partial_ring::<M, C>(m, Role::Consumer(consumer), consumer);
+    let rows = extent.rows_of(consumer);
+    for_each_panel!(extent.panels::<C>(), PANEL => {
+        let mut sum = m.zero_panel();
+        let mut last: Option<ReadySlot> = None;
+        let (mut src, mut peers_left) = (0, world - 1);
+        while src < world {
+            if src == rank {
+                sum = m.add(sum, &m.round(m.panel::<PANEL>(acc)));
+            } else {
+                let slot = ring.consumer_wait(state.ring)?;
+                if rows > 0 {
+                    sum = m.add(sum, &m.load_panel(C::SMEM.panel(consumer, slot.index()), rows));
+                }
+                state.ring.advance();
+                peers_left -= 1;
+                if peers_left > 0 {
+                    ring.consumer_release(slot);
+                } else {
+                    last = Some(slot);
+                }
+            }
+            src += 1;
+        }
+        if let Some(slot) = last {
+            if rows > 0 {
+                m.store_panel(C::SMEM.panel(consumer, slot.index()), &sum);
+            }
+            // The storer reads the buffer next, and frees it.
+            m.arrive(C::SMEM.result_full(consumer).at(state.result.index()));
+        }
+        state.result.advance();
+    });
+    Ok(())
+}
+
+/// Storer: takes the reduced panels of one own tile and gives each to `store(consumer, panel, source)`.
+#[inline(always)]
+pub fn store_results<M: Mbarriers + Watch + BulkCopy, C: TileConfig>(
+    m: &M,
+    state: &mut PartialsState,
+    panels: u32,
+    world: u32,
+    store: impl Fn(u32, u32, SmemAddr),
+) -> Result<(), Aborted> {
+    let mut panel = 0;
+    while panel < panels {
+        // The result lies in the buffer of the panel's last peer.
+        let at = state.ring.advanced_by(world - 2);
+        let mut consumer = 0;
+        while consumer < C::CONSUMERS {
+            let (buf, parity) = (state.result.index(), state.result.full_parity());
+            let bar = C::SMEM.result_full(consumer).at(buf);
+            wait_mbarrier(m, Role::Storer, WaitKind::ResultFull, consumer * PANEL_BUFS + buf, bar, parity)?;
+            store(consumer, panel, C::SMEM.panel(consumer, at.index()));
+            consumer += 1;
+        }
+        m.commit_group();
+        m.wait_group_read::<0>();
+        consumer = 0;
+        while consumer < C::CONSUMERS {
+            let ring = partial_ring::<M, C>(m, Role::Storer, consumer);
+            ring.consumer_release_many(ring.consumer_take_over(at), WARPS_PER_WARPGROUP);
+            consumer += 1;
+        }
+        state.ring = at.advanced_by(1);
+        state.result.advance();
+        panel += 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! The compiled kernels: who is which role, and in which order a CTA's life goes.
+
+use core::arch::{asm, global_asm};
+
+use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch, TensorMap, Watchdog};
+use crate::config::Tile128x256;
+use crate::kernels::{Kernel, gemm::Gemm, gemm_reduce_scatter::GemmReduceScatter};
+use crate::machine::WarpgroupRole;
+use crate::shape::{CtaPosition, Role, WARPGROUP_THREADS};
+use crate::sm90::machine::{Cta, Warpgroup};
+use crate::sm90::{bulk, sync, thread};
+
+global_asm!(".extern .shared .align 1024 .b8 dyn_smem[];");
+
+/// Arguments that carry a watchdog.
+trait Watched {
+    fn watchdog(&self) -> &Watchdog;
+}
+
+impl Watched for GemmArgs {
+    #[inline(always)]
+    fn watchdog(&self) -> &Watchdog {
+        &self.watchdog
+    }
+}
+
+impl Watched for GemmReduceScatterArgs {
+    #[inline(always)]
+    fn watchdog(&self) -> &Watchdog {
+        &self.watchdog
+    }
+}
+
+/// A CTA's life.
+///
+/// # Safety
+/// Launched as the entry table says for `K`, with arguments that a plan made.
+#[inline(always)]
+unsafe fn run<K: Kernel>(launch: &'static Launch<K::Args>)
+where
+    K::Args: Watched,
+    Warpgroup: WarpgroupRole<K::Config>,
+{
+    let tid = thread::thread_idx_x();
+    let at = CtaPosition { cta: thread::block_idx_x(), num_ctas: thread::grid_dim_x() };
+    let maps = (&raw const launch.maps).cast::<TensorMap>();
+    let args = &launch.args;
+    // SAFETY: the caller's promise; every thread of the CTA passes each of these points.
+    unsafe {
+        let cta = Cta::new(maps, args.watchdog());
+        if tid == 0 {
+            K::setup(&cta.thread());
+            sync::fence_mbarrier_init();
+        }
+        sync::sync_threads();
+        // An aborted role just ends: the fault record says why, and the host sees it.
+        if tid < WARPGROUP_THREADS {
+            sync::give_registers();
+            if tid == 0 {
+                let _ = K::mover(&cta.thread(), args, at, Role::Producer);
+            } else if tid == 32 {
+                let _ = K::mover(&cta.thread(), args, at, Role::Storer);
+                bulk::wait_group::<0>();
+            } else if tid == 64 {
+                let _ = K::mover(&cta.thread(), args, at, Role::Loader);
+            }
+        } else {
+            sync::take_registers();
+            let warpgroup = cta.warpgroup(tid % WARPGROUP_THREADS);
+            let _ = K::consumer(&warpgroup, args, at, tid / WARPGROUP_THREADS - 1);
+        }
+        sync::sync_threads();
+        if thread::thread_idx_x() == 0 {
+            K::leave(&cta.thread(), args, at);
+        }
+    }
+}
+
+/// Defines an entry. Its parameter is never touched from Rust, which would copy it to local memory; the kernel reads it
+/// through its address in parameter space.
+macro_rules! entry {
+    ($name:ident, $args:ty, $kernel:ty) => {
+        /// # Safety
+        /// See [`run`].
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $name(_launch: Launch<$args>) {
+            let launch: *const Launch<$args>;
+            // SAFETY: the first parameter of this entry is the launch struct.
+            unsafe {
+                asm!(
+                    concat!("mov.b64 {p}, ", stringify!($name), "_param_0; cvta.param.u64 {p}, {p};"),
+                    p = out(reg64) launch,
+                    options(pure, nomem, nostack)
+                );
+                run::<$kernel>(&*launch)
+            }
+        }
+    };
+}
+
+entry!(sm90_bf16_gemm_128x256x64, GemmArgs, Gemm<Tile128x256, 4>);
+entry!(sm90_bf16_gemm_reduce_scatter_128x256x64, GemmReduceScatterArgs, GemmReduceScatter<Tile128x256, 4>);

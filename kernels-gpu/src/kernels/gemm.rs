@@ -1,0 +1,100 @@
+//! Plain GEMM, `D = A · Bᵀ`: a persistent grid over the tiles of D.
+
+use super::Kernel;
+use crate::abi::{GemmArgs, Operand};
+use crate::collective::epilogue::{store_panels, write_panels};
+use crate::collective::mainloop::{load_operands, multiply};
+use crate::collective::setup::{init_barriers, operand_ring, panel_ring};
+use crate::config::{PANEL_ROWS, TileConfig};
+use crate::layout::slot::TileExtent;
+use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
+use crate::pipeline::state::PipelineState;
+use crate::schedule::raster::Raster;
+use crate::shape::{CtaPosition, Role, div_ceil, min};
+
+/// The kernel; `STAGES` is `C::STAGES`.
+pub struct Gemm<C, const STAGES: u32>(core::marker::PhantomData<C>);
+
+/// One tile of D.
+struct GemmTile {
+    row: u32,
+    col: u32,
+    extent: TileExtent,
+}
+
+/// Calls `$body` with each tile of this CTA.
+macro_rules! for_each_tile {
+    ($args:ident, $at:ident, $tile:ident => $body:block) => {{
+        let raster = Raster {
+            tiles_m: div_ceil($args.m, C::TILE_M),
+            tiles_n: div_ceil($args.n, C::TILE_N),
+            group: $args.raster_group,
+        };
+        let mut linear = $at.cta;
+        while linear < raster.num_tiles() {
+            let (tile_row, tile_col) = raster.tile(linear);
+            let (row, col) = (tile_row * C::TILE_M, tile_col * C::TILE_N);
+            let extent = TileExtent { rows: min($args.m - row, C::TILE_M), cols: min($args.n - col, C::TILE_N) };
+            let $tile = GemmTile { row, col, extent };
+            $body
+            linear += $at.num_ctas;
+        }
+    }};
+}
+
+impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
+    type Args = GemmArgs;
+    type Config = C;
+
+    #[inline(always)]
+    fn setup<M: Mbarriers>(m: &M) {
+        init_barriers::<M, C>(m);
+    }
+
+    #[inline(always)]
+    fn mover<M: ThreadRole>(m: &M, args: &GemmArgs, at: CtaPosition, role: Role) -> Result<(), Aborted> {
+        match role {
+            Role::Producer => {
+                let ring = operand_ring::<M, C, STAGES>(m, role);
+                let mut state = PipelineState::start();
+                let k_tiles = div_ceil(args.k, C::TILE_K);
+                for_each_tile!(args, at, tile => {
+                    load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles)?;
+                });
+                Ok(())
+            }
+            Role::Storer => {
+                let mut state = PipelineState::start();
+                for_each_tile!(args, at, tile => {
+                    store_panels::<M, C>(m, &mut state, tile.extent.panels::<C>(), |consumer, panel, src| {
+                        if tile.extent.rows_of(consumer) > 0 {
+                            let (row, col) = (tile.row + consumer * PANEL_ROWS, tile.col + panel * C::PANEL_COLS);
+                            m.store_box(Operand::D, row, col, src);
+                        }
+                    })?;
+                });
+                m.wait_group_complete::<0>();
+                Ok(())
+            }
+            Role::Loader | Role::Consumer(_) => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn consumer<M: WarpgroupRole<C>>(m: &M, args: &GemmArgs, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
+        let role = Role::Consumer(consumer);
+        let operands = operand_ring::<M, C, STAGES>(m, role);
+        let panels = panel_ring::<M, C>(m, role, consumer);
+        let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
+        let k_tiles = div_ceil(args.k, C::TILE_K);
+        for_each_tile!(args, at, tile => {
+            let mut acc = m.zero_acc();
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, k_tiles, &mut acc)?;
+            write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
+        });
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn leave<M: PutSignals>(_m: &M, _args: &GemmArgs, _at: CtaPosition) {}
+}

@@ -1,0 +1,442 @@
+//! GEMM + ReduceScatter: rank r multiplies its K shard for all rows, and ends with the sum over ranks of its own rows.
+//!
+//! | CTAs | producer | storer | loader | consumers |
+//! | --- | --- | --- | --- | --- |
+//! | computing | operands of every tile | panels to the owner's slot (*push*), to staging (*staged*), to D | peers' panels of own tiles (*epilogue*) | multiply; add peers' panels of own tiles (*epilogue*) |
+//! | of the partition | staged tiles in (*staged*) | staged tiles out (*staged*) | | add the slots of own tiles (*partition*) |
+//!
+//! With an empty partition every CTA takes up the partition's work after its last tile. Compute waits only for credits
+//! of finished epochs, carrying only for computation, and adding only for both: nothing waits in a circle.
+
+use super::Kernel;
+use crate::abi::{GemmReduceScatterArgs, Operand, Placement, Transport, WaitKind};
+use crate::collective::carry::{deliver, pick_up};
+use crate::collective::epilogue::{store_panels, write_panels};
+use crate::collective::mainloop::{load_operands, multiply};
+use crate::collective::partials::{PartialsState, add_partials, load_partials, store_results, take_buffers};
+use crate::collective::setup::{init_barriers, operand_ring, panel_ring};
+use crate::comm::signal::{put_local_signal, put_signal, tile_tag, wait_local_signal, wait_signal};
+use crate::comm::workspace::Workspace;
+use crate::config::{PANEL_ROWS, TileConfig};
+use crate::layout::slot::panel_offset;
+use crate::machine::{Aborted, Mbarriers, PutSignals, ReduceJob, Signals, ThreadRole, WarpgroupRole};
+use crate::pipeline::state::PipelineState;
+use crate::schedule::chunked::{ChunkTile, ChunkedTiles};
+use crate::shape::{CtaPosition, GlobalAddr, Rank, Role, SmemAddr, div_ceil};
+
+/// The kernel; `STAGES` is `C::STAGES`.
+pub struct GemmReduceScatter<C, const STAGES: u32>(core::marker::PhantomData<C>);
+
+/// One CTA's view of the call.
+struct Call<'a, C> {
+    args: &'a GemmReduceScatterArgs,
+    at: CtaPosition,
+    tiles: ChunkedTiles,
+    epoch: u32,
+    config: core::marker::PhantomData<C>,
+}
+
+/// Where the storer takes a computed tile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Destination {
+    /// D: the tile is final.
+    Result,
+    /// The owner's slot, own or a peer's.
+    Slot,
+    /// This rank's staging.
+    Staging,
+}
+
+impl<'a, C: TileConfig> Call<'a, C> {
+    #[inline(always)]
+    fn new<M: Signals>(m: &M, args: &'a GemmReduceScatterArgs, at: CtaPosition) -> Self {
+        let rank = Rank(args.rank);
+        let tiles = ChunkedTiles {
+            m: args.m,
+            n: args.n,
+            rank,
+            world: args.world,
+            tile_m: C::TILE_M,
+            tile_n: C::TILE_N,
+            group: args.raster_group,
+        };
+        let epoch = m.load_acquire_gpu(workspace::<C>(args, rank).epoch());
+        Self { args, at, tiles, epoch, config: core::marker::PhantomData }
+    }
+
+    #[inline(always)]
+    fn rank(&self) -> Rank {
+        self.tiles.rank
+    }
+
+    #[inline(always)]
+    fn own(&self) -> Workspace {
+        self.of(self.rank())
+    }
+
+    #[inline(always)]
+    fn of(&self, rank: Rank) -> Workspace {
+        workspace::<C>(self.args, rank)
+    }
+
+    #[inline(always)]
+    fn k_tiles(&self) -> u32 {
+        div_ceil(self.args.k, C::TILE_K)
+    }
+
+    #[inline(always)]
+    fn is_staged(&self) -> bool {
+        self.args.transport == Transport::Staged as u32
+    }
+
+    /// Whether partials are added where `placement` says; one rank has none to add.
+    #[inline(always)]
+    fn reduces_in(&self, placement: Placement) -> bool {
+        self.args.world > 1 && self.args.placement == placement as u32
+    }
+
+    #[inline(always)]
+    fn compute_ctas(&self) -> u32 {
+        self.at.num_ctas - self.args.partition_ctas
+    }
+
+    /// This CTA's `nth` tile to compute.
+    #[inline(always)]
+    fn compute_tile(&self, nth: u32) -> Option<ChunkTile> {
+        if self.at.cta >= self.compute_ctas() {
+            return None;
+        }
+        self.tiles.nth(self.at.cta + nth * self.compute_ctas(), self.args.world)
+    }
+
+    /// Whether peers' partials are added to `tile` while the consumers hold it. Such tiles come after all others.
+    #[inline(always)]
+    fn is_reduced_here(&self, tile: &ChunkTile) -> bool {
+        tile.owner == self.rank() && self.reduces_in(Placement::Epilogue)
+    }
+
+    /// This CTA's `nth` tile to compute, if it is handed on as computed.
+    #[inline(always)]
+    fn plain_tile(&self, nth: u32) -> Option<ChunkTile> {
+        match self.compute_tile(nth) {
+            Some(tile) if !self.is_reduced_here(&tile) => Some(tile),
+            _ => None,
+        }
+    }
+
+    /// This CTA's index in the partition and the partition's size, where it belongs to it.
+    #[inline(always)]
+    fn partition(&self) -> Option<(u32, u32)> {
+        if self.args.partition_ctas == 0 {
+            Some((self.at.cta, self.at.num_ctas))
+        } else if self.at.cta >= self.compute_ctas() {
+            Some((self.at.cta - self.compute_ctas(), self.args.partition_ctas))
+        } else {
+            None
+        }
+    }
+
+    /// The `nth` tile this CTA carries: tiles of other owners, in the order in which they are computed.
+    #[inline(always)]
+    fn carried_tile(&self, nth: u32) -> Option<ChunkTile> {
+        let (idx, size) = self.partition()?;
+        if self.is_staged() { self.tiles.nth(idx + nth * size, self.args.world - 1) } else { None }
+    }
+
+    #[inline(always)]
+    fn destination(&self, tile: &ChunkTile) -> Destination {
+        if tile.owner == self.rank() {
+            if self.args.world == 1 { Destination::Result } else { Destination::Slot }
+        } else if self.is_staged() {
+            Destination::Staging
+        } else {
+            Destination::Slot
+        }
+    }
+
+    /// Where a tile that does not go to D is stored, and the word that says that it is there.
+    #[inline(always)]
+    fn landing(&self, destination: Destination, tile: &ChunkTile) -> (GlobalAddr, GlobalAddr) {
+        if destination == Destination::Staging {
+            let own = self.own();
+            (own.staging(tile.owner, tile.index), own.staged(tile.owner, tile.index))
+        } else {
+            let at = self.of(tile.owner);
+            (at.slot(self.epoch, self.rank(), tile.index), at.signal(self.rank(), tile.index))
+        }
+    }
+
+    /// Waits until `owner` has consumed what this rank sent it two epochs ago: the slots are free.
+    #[inline(always)]
+    fn wait_credit<M: ThreadRole>(&self, m: &M, owner: Rank) -> Result<(), Aborted> {
+        if owner == self.rank() {
+            return Ok(());
+        }
+        let credit = self.own().credit(owner);
+        wait_signal(m, Role::Storer, WaitKind::Credit, owner.0, credit, self.epoch.wrapping_sub(2))
+    }
+
+    #[inline(always)]
+    fn produce<M: ThreadRole, const STAGES: u32>(&self, m: &M) -> Result<(), Aborted> {
+        let ring = operand_ring::<M, C, STAGES>(m, Role::Producer);
+        let mut state = PipelineState::start();
+        let (k_tiles, mut nth) = (self.k_tiles(), 0);
+        while let Some(tile) = self.compute_tile(nth) {
+            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles)?;
+            nth += 1;
+        }
+        nth = 0;
+        while let Some(tile) = self.carried_tile(nth) {
+            let own = self.own();
+            let (staged, tag) = (own.staged(tile.owner, tile.index), tile_tag(tile.owner.0, tile.index));
+            wait_local_signal(m, Role::Producer, WaitKind::Staged, tag, staged, self.epoch)?;
+            m.fence_proxy_async_global();
+            let src = own.staging(tile.owner, tile.index);
+            pick_up::<M, C, STAGES>(&ring, &mut state, tile.extent, src)?;
+            nth += 1;
+        }
+        Ok(())
+    }
+
+    /// Storer: writes panel `panel` of consumer `consumer` to D.
+    #[inline(always)]
+    fn store_to_d<M: ThreadRole>(&self, m: &M, tile: &ChunkTile, consumer: u32, panel: u32, src: SmemAddr) {
+        if tile.extent.rows_of(consumer) > 0 {
+            let row = tile.chunk_row + consumer * PANEL_ROWS;
+            m.store_box(Operand::D, row, tile.col + panel * C::PANEL_COLS, src);
+        }
+    }
+
+    #[inline(always)]
+    fn store<M: ThreadRole, const STAGES: u32>(&self, m: &M) -> Result<(), Aborted> {
+        let nth = self.store_plain(m)?;
+        let mut state = PartialsState::default();
+        let mut more = 0;
+        while let Some(tile) = self.compute_tile(nth + more) {
+            let panels = tile.extent.panels::<C>();
+            store_results::<M, C>(m, &mut state, panels, self.args.world, |consumer, panel, src| {
+                self.store_to_d(m, &tile, consumer, panel, src);
+            })?;
+            more += 1;
+        }
+        self.deliver_all::<M, STAGES>(m, PipelineState::start().advanced_by((nth + more) * self.k_tiles()))?;
+        m.wait_group_complete::<0>();
+        Ok(())
+    }
+
+    /// Storer: takes tiles that are not reduced here to where they go; returns how many.
+    #[inline(always)]
+    fn store_plain<M: ThreadRole>(&self, m: &M) -> Result<u32, Aborted> {
+        let mut state = PipelineState::start();
+        let (mut nth, mut credited) = (0, self.rank());
+        while let Some(tile) = self.plain_tile(nth) {
+            let destination = self.destination(&tile);
+            if destination == Destination::Slot && tile.owner != credited {
+                self.wait_credit(m, tile.owner)?;
+                credited = tile.owner;
+            }
+            let (tile_addr, signal) = self.landing(destination, &tile);
+            store_panels::<M, C>(m, &mut state, tile.extent.panels::<C>(), |consumer, panel, src| {
+                let bytes = tile.extent.panel_bytes(consumer);
+                if destination == Destination::Result {
+                    self.store_to_d(m, &tile, consumer, panel, src);
+                } else if bytes > 0 {
+                    m.store_bytes(tile_addr.plus(panel_offset::<C>(consumer, panel) as u64), src, bytes);
+                }
+            })?;
+            match destination {
+                Destination::Slot => put_signal::<0, M>(m, signal, self.epoch),
+                Destination::Staging => put_local_signal::<0, M>(m, signal, self.epoch),
+                Destination::Result => {}
+            }
+            nth += 1;
+        }
+        Ok(nth)
+    }
+
+    /// Storer: carries staged tiles to their owners. A tile's signal goes out once the next tile is on its way, so that
+    /// two are always in flight.
+    #[inline(always)]
+    fn deliver_all<M: ThreadRole, const STAGES: u32>(
+        &self,
+        m: &M,
+        mut state: PipelineState<STAGES>,
+    ) -> Result<(), Aborted> {
+        let ring = operand_ring::<M, C, STAGES>(m, Role::Storer);
+        let (mut nth, mut credited) = (0, self.rank());
+        let mut unsignalled: Option<GlobalAddr> = None;
+        while let Some(tile) = self.carried_tile(nth) {
+            if tile.owner != credited {
+                self.wait_credit(m, tile.owner)?;
+                credited = tile.owner;
+            }
+            let (slot, signal) = self.landing(Destination::Slot, &tile);
+            deliver::<M, C, STAGES>(&ring, &mut state, tile.extent, slot)?;
+            if let Some(signal) = unsignalled.replace(signal) {
+                put_signal::<1, M>(m, signal, self.epoch);
+            }
+            nth += 1;
+        }
+        if let Some(signal) = unsignalled {
+            put_signal::<0, M>(m, signal, self.epoch);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn load<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
+        if !self.reduces_in(Placement::Epilogue) {
+            return Ok(());
+        }
+        let (mut nth, mut panels_before) = (0, 0);
+        while let Some(tile) = self.plain_tile(nth) {
+            panels_before += tile.extent.panels::<C>();
+            nth += 1;
+        }
+        if self.compute_tile(nth).is_some() {
+            take_buffers::<M, C>(m, panels_before)?;
+        }
+        let (own, mut state) = (self.own(), PartialsState::default());
+        while let Some(tile) = self.compute_tile(nth) {
+            let peers = (0..self.args.world).filter(|peer| *peer != self.args.rank);
+            load_partials::<M, C>(
+                m,
+                &mut state,
+                tile.extent,
+                peers,
+                |peer| {
+                    let signal = own.signal(Rank(peer), tile.index);
+                    let tag = tile_tag(peer, tile.index);
+                    wait_signal(m, Role::Loader, WaitKind::Signal, tag, signal, self.epoch)?;
+                    m.fence_proxy_async_global();
+                    Ok(())
+                },
+                |peer, consumer, panel, dst, slot| {
+                    let src = own.slot(self.epoch, Rank(peer), tile.index);
+                    let from = src.plus(panel_offset::<C>(consumer, panel) as u64);
+                    m.load_bytes(dst, from, tile.extent.panel_bytes(consumer), slot.full());
+                },
+            )?;
+            nth += 1;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn consume<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
+        let role = Role::Consumer(consumer);
+        let operands = operand_ring::<M, C, STAGES>(m, role);
+        let panels = panel_ring::<M, C>(m, role, consumer);
+        let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
+        let mut nth = 0;
+        while let Some(tile) = self.plain_tile(nth) {
+            let mut acc = m.zero_acc();
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, self.k_tiles(), &mut acc)?;
+            write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
+            nth += 1;
+        }
+        m.arrive(C::SMEM.handover(consumer));
+        let mut partials = PartialsState::default();
+        while let Some(tile) = self.compute_tile(nth) {
+            let mut acc = m.zero_acc();
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, self.k_tiles(), &mut acc)?;
+            let (rank, world) = (self.args.rank, self.args.world);
+            add_partials::<M, C>(m, &mut partials, consumer, tile.extent, rank, world, &acc)?;
+            nth += 1;
+        }
+        self.reduce(m, consumer)
+    }
+
+    /// Consumer: adds up the own chunk's tiles from their slots.
+    #[inline(always)]
+    fn reduce<M: WarpgroupRole<C>>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
+        let Some((mut index, step)) = self.partition() else { return Ok(()) };
+        if !self.reduces_in(Placement::Partition) {
+            return Ok(());
+        }
+        let own = self.own();
+        while index < self.tiles.own_tiles() {
+            let tile = self.tiles.tile_of(self.rank(), index);
+            let rows = tile.extent.rows_of(consumer);
+            if rows > 0 {
+                let mut sender = 0;
+                while sender < self.args.world {
+                    let signal = own.signal(Rank(sender), index);
+                    let tag = tile_tag(sender, index);
+                    wait_signal(m, Role::Consumer(consumer), WaitKind::Signal, tag, signal, self.epoch)?;
+                    sender += 1;
+                }
+                let row = (tile.chunk_row + consumer * PANEL_ROWS) as u64;
+                let col_bytes = tile.col as u64 * C::OUT.bytes() as u64;
+                m.reduce(&ReduceJob {
+                    slot: own.slot(self.epoch, Rank(0), index).plus(panel_offset::<C>(consumer, 0) as u64),
+                    slot_stride: own.slot_stride(),
+                    slots: self.args.world,
+                    dst: self.args.d.plus(row * self.args.d_stride + col_bytes),
+                    dst_stride: self.args.d_stride,
+                    rows,
+                    cols: tile.extent.cols,
+                });
+            }
+            index += step;
+        }
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn workspace<C: TileConfig>(args: &GemmReduceScatterArgs, rank: Rank) -> Workspace {
+    let base = match args.workspaces.get(rank.0 as usize) {
+        Some(base) => *base,
+        None => GlobalAddr(0),
+    };
+    Workspace { base, world: args.world, slot_tiles: args.slot_tiles, tile_bytes: C::SLOT_TILE_BYTES }
+}
+
+impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatter<C, STAGES> {
+    type Args = GemmReduceScatterArgs;
+    type Config = C;
+
+    #[inline(always)]
+    fn setup<M: Mbarriers>(m: &M) {
+        init_barriers::<M, C>(m);
+    }
+
+    #[inline(always)]
+    fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
+        let call = Call::<C>::new(m, args, at);
+        match role {
+            Role::Producer => call.produce::<M, STAGES>(m),
+            Role::Storer => call.store::<M, STAGES>(m),
+            Role::Loader => call.load(m),
+            Role::Consumer(_) => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn consumer<M: WarpgroupRole<C>>(m: &M, args: &Self::Args, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
+        Call::<C>::new(m, args, at).consume::<M, STAGES>(m, consumer)
+    }
+
+    /// The last CTA to leave returns credits to the senders and advances the epoch. After an abort it does neither: the
+    /// words stay as they are until the host recovers them.
+    #[inline(always)]
+    fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition) {
+        let rank = Rank(args.rank);
+        let own = workspace::<C>(args, rank);
+        let left_before = m.fetch_add_acq_rel_gpu(own.exit_count(), 1);
+        if left_before + 1 != at.num_ctas || m.load_acquire_sys(own.abort()) != 0 {
+            return;
+        }
+        m.store_release_gpu(own.exit_count(), 0);
+        let epoch = m.load_acquire_gpu(own.epoch());
+        let mut sender = 0;
+        while sender < args.world {
+            if sender != args.rank {
+                m.store_release_sys(workspace::<C>(args, Rank(sender)).credit(rank), epoch);
+            }
+            sender += 1;
+        }
+        m.store_release_gpu(own.epoch(), epoch.wrapping_add(1));
+    }
+}

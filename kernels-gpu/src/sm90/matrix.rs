@@ -1,0 +1,46 @@
+//! `stmatrix`, `ldmatrix` and conversions. By whole warps.
+
+use core::arch::asm;
+
+/// `stmatrix.x4`: four 8×8 matrices of 16-bit elements; `addr` is this lane's row.
+#[inline(always)]
+pub unsafe fn store_x4(addr: u32, v: [u32; 4]) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!(
+            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [{}], {{{}, {}, {}, {}}};",
+            in(reg32) addr, in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3], options(nostack)
+        )
+    }
+}
+
+/// `ldmatrix.x4`: four 8×8 matrices of 16-bit elements; `addr` is this lane's row.
+#[inline(always)]
+pub unsafe fn load_x4(addr: u32) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller's.
+    unsafe {
+        asm!(
+            "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{}, {}, {}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) addr, options(nostack)
+        )
+    };
+    [a, b, c, d]
+}
+
+/// `cvt.rn.bf16x2.f32`: `low` in the lower half.
+#[inline(always)]
+pub fn pack_bf16x2(low: f32, high: f32) -> u32 {
+    let packed: u32;
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!("cvt.rn.bf16x2.f32 {}, {}, {};", out(reg32) packed, in(reg32) high, in(reg32) low, options(pure, nomem, nostack))
+    };
+    packed
+}
+
+/// The two bf16 values of a word as f32, the lower half first.
+#[inline(always)]
+pub fn unpack_bf16x2(packed: u32) -> [f32; 2] {
+    [f32::from_bits(packed << 16), f32::from_bits(packed & 0xFFFF_0000)]
+}

@@ -1,0 +1,94 @@
+//! Barriers among threads, votes, fences and register hand-over.
+
+use core::arch::asm;
+
+/// `barrier.sync 0`: all threads of the CTA. Called by every thread, diverged or not.
+#[inline(always)]
+pub unsafe fn sync_threads() {
+    // SAFETY: the caller's.
+    unsafe { asm!("barrier.sync 0;", options(nostack)) }
+}
+
+/// `bar.warp.sync` of all 32 lanes, which also orders their memory accesses.
+#[inline(always)]
+pub unsafe fn sync_warp() {
+    // SAFETY: the caller's.
+    unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) }
+}
+
+/// `vote.sync.all`: whether `value` holds in all 32 lanes. Called by every lane of the warp.
+#[inline(always)]
+pub unsafe fn vote_all(value: bool) -> bool {
+    let all: u32;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!(
+            "{{", ".reg .pred p, q;",
+            "setp.ne.u32 p, {v}, 0;",
+            "vote.sync.all.pred q, p, 0xffffffff;",
+            "selp.u32 {r}, 1, 0, q;",
+            "}}",
+            v = in(reg32) value as u32, r = out(reg32) all, options(nostack)
+        )
+    };
+    all != 0
+}
+
+/// `vote.sync.any`: whether `value` holds in any of the 32 lanes. Called by every lane of the warp.
+#[inline(always)]
+pub unsafe fn vote_any(value: bool) -> bool {
+    // SAFETY: the caller's.
+    unsafe { !vote_all(!value) }
+}
+
+/// `fence.proxy.async.shared::cta`: this thread's generic writes to shared memory before later async-proxy reads of it.
+#[inline(always)]
+pub unsafe fn fence_proxy_async_shared() {
+    // SAFETY: a fence.
+    unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack)) }
+}
+
+/// `fence.proxy.async.global`: between this thread's generic and async-proxy accesses to global memory.
+#[inline(always)]
+pub unsafe fn fence_proxy_async_global() {
+    // SAFETY: a fence.
+    unsafe { asm!("fence.proxy.async.global;", options(nostack)) }
+}
+
+/// `fence.mbarrier_init`: barrier initialisation before its use by the async proxy and other threads.
+#[inline(always)]
+pub unsafe fn fence_mbarrier_init() {
+    // SAFETY: a fence.
+    unsafe { asm!("fence.mbarrier_init.release.cluster;", options(nostack)) }
+}
+
+/// `setmaxnreg.dec` to [`crate::config::MOVER_REGISTERS`]. By all threads of a warpgroup.
+#[inline(always)]
+pub unsafe fn give_registers() {
+    // SAFETY: the caller's.
+    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const crate::config::MOVER_REGISTERS, options(nostack)) }
+}
+
+/// `setmaxnreg.inc` to [`crate::config::CONSUMER_REGISTERS`]. By all threads of a warpgroup; waits until they are free.
+#[inline(always)]
+pub unsafe fn take_registers() {
+    // SAFETY: the caller's.
+    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const crate::config::CONSUMER_REGISTERS, options(nostack)) }
+}
+
+/// The value that `read` gives in lane 0, in all lanes, with lane 0's memory order. Called by every lane of the warp;
+/// `lane_0` says which one is lane 0.
+#[inline(always)]
+pub unsafe fn broadcast(lane_0: bool, read: impl Fn() -> u32) -> u32 {
+    let mut value = 0;
+    if lane_0 {
+        value = read();
+    }
+    let shared: u32;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("shfl.sync.idx.b32 {}, {}, 0, 0x1f, 0xffffffff;", out(reg32) shared, in(reg32) value, options(nostack));
+        sync_warp();
+    }
+    shared
+}

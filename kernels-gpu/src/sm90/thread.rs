@@ -1,0 +1,45 @@
+//! Special registers, under `cuda_std`'s names where it has them.
+
+use core::arch::asm;
+use core::arch::nvptx;
+
+/// `%tid.x`, read anew at each call: a value kept over a kernel's roles costs each of them a register.
+#[inline(always)]
+pub fn thread_idx_x() -> u32 {
+    let tid: u32;
+    // SAFETY: reads a special register.
+    unsafe { asm!("mov.u32 {}, %tid.x;", out(reg32) tid, options(nomem, nostack)) };
+    tid
+}
+
+/// `%ctaid.x`.
+#[inline(always)]
+pub fn block_idx_x() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_block_idx_x() as u32 }
+}
+
+/// `%nctaid.x`.
+#[inline(always)]
+pub fn grid_dim_x() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_grid_dim_x() as u32 }
+}
+
+/// `%globaltimer`: nanoseconds, coarse.
+#[inline(always)]
+pub fn globaltimer() -> u64 {
+    let ns: u64;
+    // SAFETY: reads a special register; volatile, since it changes.
+    unsafe { asm!("mov.u64 {}, %globaltimer;", out(reg64) ns, options(nomem, nostack)) };
+    ns
+}
+
+/// Address in the shared window of the CTA's dynamic shared memory.
+#[inline(always)]
+pub fn dynamic_shared_base() -> u32 {
+    let base: u32;
+    // SAFETY: takes the address of the symbol declared in `entry`.
+    unsafe { asm!("mov.u32 {}, dyn_smem;", out(reg32) base, options(pure, nomem, nostack)) };
+    base
+}
