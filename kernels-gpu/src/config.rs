@@ -1,7 +1,9 @@
 //! Tile configurations and the shared memory they need, checked when the crate is compiled.
 #![forbid(unsafe_code)]
 
-use crate::shape::{Mbarrier, Role, SmemAddr, WARPGROUP_THREADS};
+use core::marker::PhantomData;
+
+use crate::shape::{Mbarrier, Role, SmemAddr, WARPGROUP_THREADS, min};
 
 /// Bytes of one swizzled row of shared memory: the span of the 128-byte swizzle, and the width of every box.
 pub const ROW_BYTES: u32 = 128;
@@ -35,23 +37,57 @@ impl Element {
             Element::F32 => 4,
         }
     }
+
+    /// The usual name of the type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Element::Bf16 => "bf16",
+            Element::F16 => "f16",
+            Element::F32 => "f32",
+        }
+    }
 }
 
-/// A box of a tensor map: `rows` rows of [`ROW_BYTES`] bytes. Both the copy and its `expect_tx` come from it.
+/// Which extent of an operand is contiguous in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Major {
+    /// K: the operand is M×K or N×K row-major.
+    K,
+    /// M or N: the operand is K×M or K×N row-major.
+    Mn,
+}
+
+/// The box of a tensor map, `rows` rows of [`ROW_BYTES`] bytes, and how many of them make up one stage of the operand.
+/// Both the copies and their `expect_tx` come from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TileBox {
     /// Rows of the box.
     pub rows: u32,
+    /// Boxes of a stage, side by side along the contiguous extent.
+    pub count: u32,
 }
 
 impl TileBox {
-    /// Bytes the box brings.
+    /// Boxes of an operand of `extent` rows (of A) or columns (of B), `depth` elements deep along K.
+    const fn of_operand(major: Major, extent: u32, depth: u32, element: Element) -> Self {
+        match major {
+            Major::K => Self { rows: extent, count: 1 },
+            Major::Mn => Self { rows: depth, count: extent * element.bytes() / ROW_BYTES },
+        }
+    }
+
+    /// Bytes that one box brings.
     pub const fn bytes(self) -> u32 {
         self.rows * ROW_BYTES
     }
+
+    /// Bytes that all boxes bring.
+    pub const fn total_bytes(self) -> u32 {
+        self.count * self.bytes()
+    }
 }
 
-/// The constants of one compiled kernel. `D = A · Bᵀ`; A is M×K, B is N×K, both row-major.
+/// The constants of one compiled kernel. `D = A · B` with M×K, K×N and M×N matrices; [`Major`] says how A and B lie.
 pub trait TileConfig: 'static {
     /// Rows of a tile of D.
     const TILE_M: u32;
@@ -59,10 +95,14 @@ pub trait TileConfig: 'static {
     const TILE_N: u32;
     /// Stages of the operand ring.
     const STAGES: u32;
-    /// Type of A and B.
-    const IN: Element = Element::Bf16;
+    /// Type of A and B: 16 bits wide.
+    const IN: Element;
     /// Type of D and of partials on the wire.
-    const OUT: Element = Element::Bf16;
+    const OUT: Element;
+    /// How A lies in memory.
+    const A_MAJOR: Major;
+    /// How B lies in memory.
+    const B_MAJOR: Major;
 
     /// Elements along K of one stage.
     const TILE_K: u32 = ROW_BYTES / Self::IN.bytes();
@@ -72,14 +112,16 @@ pub trait TileConfig: 'static {
     const PANEL_COLS: u32 = ROW_BYTES / Self::OUT.bytes();
     /// Panels of one consumer's half of a tile.
     const PANELS: u32 = Self::TILE_N / Self::PANEL_COLS;
-    /// Box of A: one stage's rows.
-    const A_BOX: TileBox = TileBox { rows: Self::TILE_M };
-    /// Box of B: one stage's rows.
-    const B_BOX: TileBox = TileBox { rows: Self::TILE_N };
+    /// Boxes of A.
+    const A_BOX: TileBox = TileBox::of_operand(Self::A_MAJOR, Self::TILE_M, Self::TILE_K, Self::IN);
+    /// Boxes of B.
+    const B_BOX: TileBox = TileBox::of_operand(Self::B_MAJOR, Self::TILE_N, Self::TILE_K, Self::IN);
     /// Box of D: one panel.
-    const D_BOX: TileBox = TileBox { rows: PANEL_ROWS };
+    const D_BOX: TileBox = TileBox { rows: PANEL_ROWS, count: 1 };
     /// Bytes one stage's copies bring, and so the bytes its full barrier expects.
-    const STAGE_BYTES: u32 = Self::A_BOX.bytes() + Self::B_BOX.bytes();
+    const STAGE_BYTES: u32 = Self::A_BOX.total_bytes() + Self::B_BOX.total_bytes();
+    /// Panels that one stage carries in transport *staged*.
+    const CARRY_PANELS: u32 = min(Self::PANELS, Self::STAGE_BYTES / PANEL_BYTES);
     /// Threads of a CTA: the movers' warpgroup and the consumers.
     const THREADS: u32 = WARPGROUP_THREADS * (1 + Self::CONSUMERS);
     /// Bytes one tile takes in a slot.
@@ -93,28 +135,90 @@ pub trait TileConfig: 'static {
             "TILE_M is whole warpgroups of 64 rows"
         );
         assert!(Self::TILE_N.is_multiple_of(Self::PANEL_COLS), "TILE_N is whole panels");
+        assert!(Self::IN.bytes() == 2, "operands are 16 bits wide");
         assert!(Self::TILE_M <= 256 && Self::TILE_N <= 256, "a TMA box has at most 256 rows");
         assert!(Self::STAGES >= 2, "a ring of one stage cannot overlap");
         assert!(Self::SMEM.total_bytes <= MAX_SMEM_BYTES, "shared memory exceeds 227 KiB");
         assert!(Self::A_BOX.bytes().is_multiple_of(SMEM_ALIGN), "stages keep the swizzle's alignment");
-        assert!(Self::PANELS * PANEL_BYTES <= Self::STAGE_BYTES, "a stage carries one consumer's panels");
+        assert!(Self::B_BOX.bytes().is_multiple_of(SMEM_ALIGN), "stages keep the swizzle's alignment");
+        assert!(Self::PANELS <= MAX_PANELS, "panels are unrolled up to MAX_PANELS");
         assert!(registers_fit(Self::CONSUMERS), "setmaxnreg totals exceed the register file");
     };
 }
 
-/// A configuration as a type: tile rows, tile columns, stages.
-pub struct Tile<const M: u32, const N: u32, const STAGES: u32>;
+/// Most panels a consumer's half of a tile may have.
+pub const MAX_PANELS: u32 = 8;
 
-impl<const M: u32, const N: u32, const S: u32> TileConfig for Tile<M, N, S> {
+/// An [`Element`] as a type.
+pub trait ElementType: 'static {
+    /// The element.
+    const ELEMENT: Element;
+}
+
+/// bfloat16.
+pub struct Bf16;
+/// IEEE half precision.
+pub struct F16;
+/// IEEE single precision.
+pub struct F32;
+
+impl ElementType for Bf16 {
+    const ELEMENT: Element = Element::Bf16;
+}
+impl ElementType for F16 {
+    const ELEMENT: Element = Element::F16;
+}
+impl ElementType for F32 {
+    const ELEMENT: Element = Element::F32;
+}
+
+/// How both operands lie, as a type.
+pub trait OperandLayout: 'static {
+    /// How A lies in memory.
+    const A_MAJOR: Major;
+    /// How B lies in memory.
+    const B_MAJOR: Major;
+}
+
+/// A is M×K, B is N×K: `D = A · Bᵀ`, the forward product of a linear layer.
+pub struct Nt;
+/// A is M×K, B is K×N: `D = A · B`, as for dX.
+pub struct Nn;
+/// A is K×M, B is K×N: `D = Aᵀ · B`, as for dW.
+pub struct Tn;
+
+impl OperandLayout for Nt {
+    const A_MAJOR: Major = Major::K;
+    const B_MAJOR: Major = Major::K;
+}
+impl OperandLayout for Nn {
+    const A_MAJOR: Major = Major::K;
+    const B_MAJOR: Major = Major::Mn;
+}
+impl OperandLayout for Tn {
+    const A_MAJOR: Major = Major::Mn;
+    const B_MAJOR: Major = Major::Mn;
+}
+
+/// A configuration as a type: tile rows, tile columns, stages; operand layout, operand type, result type.
+pub struct Tile<const M: u32, const N: u32, const STAGES: u32, L = Nt, I = Bf16, O = Bf16>(PhantomData<(L, I, O)>);
+
+impl<const M: u32, const N: u32, const S: u32, L: OperandLayout, I: ElementType, O: ElementType> TileConfig
+    for Tile<M, N, S, L, I, O>
+{
     const TILE_M: u32 = M;
     const TILE_N: u32 = N;
     const STAGES: u32 = S;
+    const IN: Element = I::ELEMENT;
+    const OUT: Element = O::ELEMENT;
+    const A_MAJOR: Major = L::A_MAJOR;
+    const B_MAJOR: Major = L::B_MAJOR;
 }
 
 /// 128×256×64, four stages: the main configuration.
-pub type Tile128x256 = Tile<128, 256, 4>;
+pub type Tile128x256<L = Nt, I = Bf16, O = Bf16> = Tile<128, 256, 4, L, I, O>;
 /// 128×128×64, six stages: for problems with few tiles.
-pub type Tile128x128 = Tile<128, 128, 6>;
+pub type Tile128x128<L = Nt, I = Bf16, O = Bf16> = Tile<128, 128, 6, L, I, O>;
 
 /// Registers a mover thread keeps (`setmaxnreg.dec`).
 pub const MOVER_REGISTERS: u32 = 72;
@@ -264,5 +368,6 @@ pub const fn roles(consumers: u32) -> &'static [Role] {
     if consumers == 1 { ALL.split_at(4).0 } else { &ALL }
 }
 
-const _: () = Tile128x256::CHECKED;
-const _: () = Tile128x128::CHECKED;
+const _: () = <Tile128x256>::CHECKED;
+const _: () = <Tile128x256<Tn, F16, F32>>::CHECKED;
+const _: () = <Tile128x128>::CHECKED;

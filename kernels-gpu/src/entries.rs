@@ -3,13 +3,30 @@
 #![forbid(unsafe_code)]
 
 use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch};
-use crate::config::{Tile128x256, TileConfig};
+use crate::config::{Bf16, Element, F16, F32, Major, Nn, Nt, Tile128x256, TileConfig, Tn};
+
+/// What an entry computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// `D = A · B`.
+    Gemm,
+    /// `D = A · B`, summed over ranks and scattered.
+    GemmReduceScatter,
+}
 
 /// One compiled kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Name of the `.entry`: architecture, type, op, tile.
+    /// Name of the `.entry`: architecture, operand type, op, operand layout, result type, tile.
     pub name: &'static str,
+    /// What it computes.
+    pub op: Op,
+    /// Type of A and B.
+    pub input: Element,
+    /// Type of D.
+    pub output: Element,
+    /// How A and B lie in memory.
+    pub majors: [Major; 2],
     /// Threads of a CTA, written as `.maxntid`.
     pub threads: u32,
     /// CTAs of a cluster, written as `.reqnctapercluster` when above 1.
@@ -24,9 +41,13 @@ pub struct Entry {
     pub tile: [u32; 3],
 }
 
-const fn entry<C: TileConfig, Args>(name: &'static str) -> Entry {
+const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
     Entry {
         name,
+        op,
+        input: C::IN,
+        output: C::OUT,
+        majors: [C::A_MAJOR, C::B_MAJOR],
         threads: C::THREADS,
         cluster: 1,
         smem_bytes: C::SMEM.total_bytes,
@@ -36,11 +57,50 @@ const fn entry<C: TileConfig, Args>(name: &'static str) -> Entry {
     }
 }
 
-/// Plain GEMM, 128×256×64.
-pub const GEMM_128X256: Entry = entry::<Tile128x256, GemmArgs>("sm90_bf16_gemm_128x256x64");
-/// GEMM + ReduceScatter, 128×256×64.
-pub const GEMM_REDUCE_SCATTER_128X256: Entry =
-    entry::<Tile128x256, GemmReduceScatterArgs>("sm90_bf16_gemm_reduce_scatter_128x256x64");
+/// Calls `$with` with every compiled variant: names of its two entries, operand layout, operand type, result type.
+macro_rules! for_each_variant {
+    ($with:ident) => {
+        $with! {
+            sm90_bf16_gemm_nt_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_nt_bf16_128x256x64, Nt, Bf16, Bf16;
+            sm90_bf16_gemm_nt_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_nt_f32_128x256x64, Nt, Bf16, F32;
+            sm90_bf16_gemm_nn_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_nn_bf16_128x256x64, Nn, Bf16, Bf16;
+            sm90_bf16_gemm_nn_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_nn_f32_128x256x64, Nn, Bf16, F32;
+            sm90_bf16_gemm_tn_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_tn_bf16_128x256x64, Tn, Bf16, Bf16;
+            sm90_bf16_gemm_tn_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_tn_f32_128x256x64, Tn, Bf16, F32;
+            sm90_f16_gemm_nt_f16_128x256x64, sm90_f16_gemm_reduce_scatter_nt_f16_128x256x64, Nt, F16, F16;
+            sm90_f16_gemm_nt_f32_128x256x64, sm90_f16_gemm_reduce_scatter_nt_f32_128x256x64, Nt, F16, F32;
+            sm90_f16_gemm_nn_f16_128x256x64, sm90_f16_gemm_reduce_scatter_nn_f16_128x256x64, Nn, F16, F16;
+            sm90_f16_gemm_nn_f32_128x256x64, sm90_f16_gemm_reduce_scatter_nn_f32_128x256x64, Nn, F16, F32;
+            sm90_f16_gemm_tn_f16_128x256x64, sm90_f16_gemm_reduce_scatter_tn_f16_128x256x64, Tn, F16, F16;
+            sm90_f16_gemm_tn_f32_128x256x64, sm90_f16_gemm_reduce_scatter_tn_f32_128x256x64, Tn, F16, F32;
+        }
+    };
+}
+#[cfg(target_arch = "nvptx64")]
+pub(crate) use for_each_variant;
 
-/// Every compiled kernel.
-pub const ENTRIES: &[Entry] = &[GEMM_128X256, GEMM_REDUCE_SCATTER_128X256];
+macro_rules! table {
+    ($($gemm:ident, $reduce_scatter:ident, $layout:ident, $input:ident, $output:ident;)*) => {
+        /// Every compiled kernel.
+        pub const ENTRIES: &[Entry] = &[
+            $(
+                entry::<Tile128x256<$layout, $input, $output>, GemmArgs>(stringify!($gemm), Op::Gemm),
+                entry::<Tile128x256<$layout, $input, $output>, GemmReduceScatterArgs>(
+                    stringify!($reduce_scatter),
+                    Op::GemmReduceScatter,
+                ),
+            )*
+        ];
+    };
+}
+for_each_variant!(table);
+
+/// The entry of `op` for a configuration, if it was compiled.
+pub fn find<C: TileConfig>(op: Op) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|e| {
+        e.op == op
+            && (e.input, e.output) == (C::IN, C::OUT)
+            && e.majors == [C::A_MAJOR, C::B_MAJOR]
+            && e.tile == [C::TILE_M, C::TILE_N, C::TILE_K]
+    })
+}

@@ -3,7 +3,8 @@
 use core::arch::{asm, global_asm};
 
 use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch, TensorMap, Watchdog};
-use crate::config::Tile128x256;
+use crate::config::{Bf16, F16, F32, Nn, Nt, Tile128x256, Tn};
+use crate::entries::for_each_variant;
 use crate::kernels::{Kernel, gemm::Gemm, gemm_reduce_scatter::GemmReduceScatter};
 use crate::machine::WarpgroupRole;
 use crate::shape::{CtaPosition, Role, WARPGROUP_THREADS};
@@ -98,5 +99,16 @@ macro_rules! entry {
     };
 }
 
-entry!(sm90_bf16_gemm_128x256x64, GemmArgs, Gemm<Tile128x256, 4>);
-entry!(sm90_bf16_gemm_reduce_scatter_128x256x64, GemmReduceScatterArgs, GemmReduceScatter<Tile128x256, 4>);
+macro_rules! entries {
+    ($($gemm:ident, $reduce_scatter:ident, $layout:ident, $input:ident, $output:ident;)*) => {
+        $(
+            entry!($gemm, GemmArgs, Gemm<Tile128x256<$layout, $input, $output>, 4>);
+            entry!(
+                $reduce_scatter,
+                GemmReduceScatterArgs,
+                GemmReduceScatter<Tile128x256<$layout, $input, $output>, 4>
+            );
+        )*
+    };
+}
+for_each_variant!(entries);

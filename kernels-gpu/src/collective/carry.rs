@@ -5,9 +5,25 @@ use crate::config::{PANEL_BYTES, TileConfig};
 use crate::layout::slot::{TileExtent, panel_offset};
 use crate::machine::{Aborted, BulkCopy, Mbarriers, Watch};
 use crate::pipeline::state::PipelineState;
-use crate::shape::GlobalAddr;
+use crate::shape::{GlobalAddr, min};
 
-/// Producer: brings one staged tile at `src` into the ring, one stage for each consumer's half that exists.
+/// Calls `$body` for each load of a tile that fits a stage: up to `CARRY_PANELS` panels of one consumer that exist.
+macro_rules! for_each_load {
+    ($extent:expr, |$consumer:ident, $first:ident, $count:ident| $body:block) => {{
+        let mut $consumer = 0;
+        while $consumer < C::CONSUMERS {
+            let mut $first = 0;
+            while $extent.rows_of($consumer) > 0 && $first < $extent.panels::<C>() {
+                let $count = min($extent.panels::<C>() - $first, C::CARRY_PANELS);
+                $body
+                $first += $count;
+            }
+            $consumer += 1;
+        }
+    }};
+}
+
+/// Producer: brings one staged tile at `src` into the ring.
 #[inline(always)]
 pub fn pick_up<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGES: u32>(
     ring: &OperandRing<'_, M, STAGES>,
@@ -15,24 +31,19 @@ pub fn pick_up<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGES: u32
     extent: TileExtent,
     src: GlobalAddr,
 ) -> Result<(), Aborted> {
-    let panels = extent.panels::<C>();
-    let mut consumer = 0;
-    while consumer < C::CONSUMERS {
+    for_each_load!(extent, |consumer, first, count| {
         let bytes = extent.panel_bytes(consumer);
-        if bytes > 0 {
-            let free = ring.producer_acquire(*state)?;
-            let stage = C::SMEM.stage(free.index());
-            let slot = ring.producer_expect(free, panels * bytes);
-            let mut panel = 0;
-            while panel < panels {
-                let from = src.plus(panel_offset::<C>(consumer, panel) as u64);
-                ring.m.load_bytes(stage.plus(panel * PANEL_BYTES), from, bytes, slot.full());
-                panel += 1;
-            }
-            state.advance();
+        let free = ring.producer_acquire(*state)?;
+        let stage = C::SMEM.stage(free.index());
+        let slot = ring.producer_expect(free, count * bytes);
+        let mut panel = 0;
+        while panel < count {
+            let from = src.plus(panel_offset::<C>(consumer, first + panel) as u64);
+            ring.m.load_bytes(stage.plus(panel * PANEL_BYTES), from, bytes, slot.full());
+            panel += 1;
         }
-        consumer += 1;
-    }
+        state.advance();
+    });
     Ok(())
 }
 
@@ -44,29 +55,26 @@ pub fn deliver<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGES: u32
     extent: TileExtent,
     dst: GlobalAddr,
 ) -> Result<(), Aborted> {
-    let first = *state;
-    let panels = extent.panels::<C>();
-    let mut consumer = 0;
-    while consumer < C::CONSUMERS {
+    const { assert!(STAGES >= C::CONSUMERS * C::PANELS.div_ceil(C::CARRY_PANELS), "the ring holds a whole tile") };
+    let first_state = *state;
+    for_each_load!(extent, |consumer, first, count| {
         let bytes = extent.panel_bytes(consumer);
-        if bytes > 0 {
-            let stage = C::SMEM.stage(ring.consumer_wait(*state)?.index());
-            let mut panel = 0;
-            while panel < panels {
-                let to = dst.plus(panel_offset::<C>(consumer, panel) as u64);
-                ring.m.store_bytes(to, stage.plus(panel * PANEL_BYTES), bytes);
-                panel += 1;
-            }
-            state.advance();
+        let stage = C::SMEM.stage(ring.consumer_wait(*state)?.index());
+        let mut panel = 0;
+        while panel < count {
+            let to = dst.plus(panel_offset::<C>(consumer, first + panel) as u64);
+            ring.m.store_bytes(to, stage.plus(panel * PANEL_BYTES), bytes);
+            panel += 1;
         }
-        consumer += 1;
-    }
+        state.advance();
+    });
     ring.m.commit_group();
     ring.m.wait_group_read::<0>();
-    let mut read = first;
-    while read != *state {
-        ring.consumer_release_many(ring.consumer_take_over(read), stage_readers::<C>());
-        read.advance();
-    }
+    let mut loads = 0;
+    for_each_load!(extent, |consumer, first, count| {
+        let read = ring.consumer_take_over(first_state.advanced_by(loads));
+        ring.consumer_release_many(read, stage_readers::<C>());
+        loads += 1;
+    });
     Ok(())
 }

@@ -15,6 +15,10 @@ macro_rules! for_each_panel {
         for_each_panel!(@one count, $panel, 1, $body);
         for_each_panel!(@one count, $panel, 2, $body);
         for_each_panel!(@one count, $panel, 3, $body);
+        for_each_panel!(@one count, $panel, 4, $body);
+        for_each_panel!(@one count, $panel, 5, $body);
+        for_each_panel!(@one count, $panel, 6, $body);
+        for_each_panel!(@one count, $panel, 7, $body);
     }};
     (@one $count:ident, $panel:ident, $idx:literal, $body:block) => {{
         const $panel: u32 = $idx;

@@ -2,12 +2,16 @@
 
 use super::setup::OperandRing;
 use crate::abi::Operand;
-use crate::config::{PANEL_ROWS, ROW_BYTES, TileConfig};
+use crate::config::{Major, PANEL_ROWS, ROW_BYTES, TileBox, TileConfig};
 use crate::machine::{Aborted, BulkCopy, Mbarriers, WarpgroupMma, Watch};
-use crate::pipeline::ring::ReadySlot;
+use crate::pipeline::ring::{FillingSlot, ReadySlot};
 use crate::pipeline::state::PipelineState;
+use crate::shape::SmemAddr;
 
-/// Producer: brings the `k_tiles` stages of the tile whose first row of A is `row` and first row of B is `col`.
+/// Columns of a box of 16-bit elements.
+const MN_BOX_COLS: u32 = ROW_BYTES / 2;
+
+/// Producer: brings the `k_tiles` stages of the tile whose first row of D is `row` and first column `col`.
 #[inline(always)]
 pub fn load_operands<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGES: u32>(
     ring: &OperandRing<'_, M, STAGES>,
@@ -21,12 +25,39 @@ pub fn load_operands<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGE
         let free = ring.producer_acquire(*state)?;
         let stage = C::SMEM.stage(free.index());
         let slot = ring.producer_expect(free, C::STAGE_BYTES);
-        ring.m.load_box(stage, Operand::A, row, k_tile * C::TILE_K, slot.full());
-        ring.m.load_box(stage.plus(C::A_BOX.bytes()), Operand::B, col, k_tile * C::TILE_K, slot.full());
+        let k = k_tile * C::TILE_K;
+        load_operand(ring.m, Operand::A, C::A_MAJOR, C::A_BOX, stage, row, k, &slot);
+        load_operand(ring.m, Operand::B, C::B_MAJOR, C::B_BOX, stage.plus(C::A_BOX.total_bytes()), col, k, &slot);
         state.advance();
         k_tile += 1;
     }
     Ok(())
+}
+
+/// One operand of a stage: `at` is its place along M or N, `k` along K.
+#[expect(clippy::too_many_arguments, reason = "a copy has a source, a destination and a barrier")]
+#[inline(always)]
+fn load_operand<M: BulkCopy>(
+    m: &M,
+    operand: Operand,
+    major: Major,
+    tile_box: TileBox,
+    dst: SmemAddr,
+    at: u32,
+    k: u32,
+    slot: &FillingSlot,
+) {
+    match major {
+        Major::K => m.load_box(dst, operand, at, k, slot.full()),
+        Major::Mn => {
+            let mut idx = 0;
+            while idx < tile_box.count {
+                let dst = dst.plus(idx * tile_box.bytes());
+                m.load_box(dst, operand, k, at + idx * MN_BOX_COLS, slot.full());
+                idx += 1;
+            }
+        }
+    }
 }
 
 /// Consumer `consumer`: multiplies `k_tiles` stages into `acc`, which is overwritten (zeros when there is none).
@@ -53,8 +84,9 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
             }
         };
         let stage = C::SMEM.stage(slot.index());
+        // 64 rows of A: rows of one box when K is contiguous, a box of their own when M is.
         let a = stage.plus(consumer * PANEL_ROWS * ROW_BYTES);
-        ring.m.issue_mma(acc, a, stage.plus(C::A_BOX.bytes()), k_tile > 0);
+        ring.m.issue_mma(acc, a, stage.plus(C::A_BOX.total_bytes()), k_tile > 0);
         ring.m.wait_mma::<1>(acc);
         if let Some(read) = reading.replace(slot) {
             ring.consumer_release(read);

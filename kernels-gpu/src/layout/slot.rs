@@ -42,7 +42,7 @@ impl TileExtent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Tile128x256;
+    type Tile128x256 = crate::config::Tile128x256;
 
     #[test]
     fn live_panels_cover_what_exists_and_no_more() {

@@ -99,3 +99,10 @@ pub unsafe fn store_u16(addr: u64, v: u16) {
     // SAFETY: the caller's.
     unsafe { asm!("st.global.u16 [{}], {};", in(reg64) addr, in(reg16) v, options(nostack)) };
 }
+
+/// `st.global.u32`.
+#[inline(always)]
+pub unsafe fn store_u32(addr: u64, v: u32) {
+    // SAFETY: the caller's.
+    unsafe { asm!("st.global.u32 [{}], {};", in(reg64) addr, in(reg32) v, options(nostack)) };
+}

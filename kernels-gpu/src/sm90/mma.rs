@@ -1,17 +1,18 @@
 //! Tensor-core multiplication on Hopper, and the accumulator's way to shared memory.
 
 use super::machine::Warpgroup;
-use super::{matrix, sync, wgmma};
-use crate::config::{ROW_BYTES, Tile};
-use crate::layout::{fragment::matrix_x4_offset, matrix_descriptor::k_major_128};
+use super::matrix::{load_f32x2, load_x4, pack, store_f32x2, store_x4, unpack};
+use super::{sync, wgmma};
+use crate::config::{Element, ElementType, Major, OperandLayout, ROW_BYTES, Tile, TileConfig};
+use crate::layout::fragment::{fragment_coordinates, matrix_x4_offset};
+use crate::layout::matrix_descriptor::{k_major_128, mn_major_128};
+use crate::layout::swizzle::swizzle_128;
 use crate::machine::WarpgroupMma;
 use crate::shape::SmemAddr;
 
-/// Registers of one panel in each thread: 64 × 64 elements over 128 threads.
+/// Registers of one panel of 16-bit elements in each thread: 64 × 64 elements over 128 threads. A panel of f32 has half as
+/// many, the first 16.
 const PANEL_REGS: usize = 32;
-
-/// Bytes along K of one wgmma: 16 elements of 16 bits.
-const K_STEP_BYTES: u32 = 32;
 
 /// `$e` for each `$i` of 0..32 as a constant, as an array: accumulators take no index known only at run time.
 macro_rules! array_32 {
@@ -21,31 +22,32 @@ macro_rules! array_32 {
     (@ $i:ident, $e:expr; $($n:literal)*) => { [$({ const $i: usize = $n; $e }),*] };
 }
 
-/// Runs `$body` for each group of an `x4` matrix instruction, with `$g` constant.
-macro_rules! each_group {
-    ($g:ident => $body:expr) => {{
-        {
-            const $g: usize = 0;
-            $body
-        }
-        {
-            const $g: usize = 1;
-            $body
-        }
-        {
-            const $g: usize = 2;
-            $body
-        }
-        {
-            const $g: usize = 3;
-            $body
-        }
-    }};
+/// Runs `$body` for each `$i` of the list, as a constant.
+macro_rules! each {
+    ([$($n:literal)*], $i:ident => $body:expr) => {{ $({ const $i: usize = $n; $body })* }};
+}
+
+/// Descriptor of an operand at `addr`, `step` wgmmas along K.
+#[inline(always)]
+fn descriptor(major: Major, addr: u32, step: u32, box_bytes: u32) -> u64 {
+    match major {
+        Major::K => k_major_128(addr + step * 32),
+        Major::Mn => mn_major_128(addr + step * 16 * ROW_BYTES, box_bytes),
+    }
+}
+
+/// Where thread `thread` has register pair `pair` of a panel of f32: two neighbouring columns.
+#[inline(always)]
+fn f32_pair_offset(thread: u32, pair: u32) -> u32 {
+    let (row, col) = fragment_coordinates(thread, pair * 2);
+    swizzle_128(row, col * 4)
 }
 
 macro_rules! warpgroup_mma {
-    ($n:literal, $regs:literal, $wgmma:path) => {
-        impl<const M: u32, const STAGES: u32> WarpgroupMma<Tile<M, $n, STAGES>> for Warpgroup {
+    ($n:literal, $regs:literal, $bf16:ident, $f16:ident) => {
+        impl<const M: u32, const STAGES: u32, L: OperandLayout, I: ElementType, O: ElementType>
+            WarpgroupMma<Tile<M, $n, STAGES, L, I, O>> for Warpgroup
+        {
             type Acc = [f32; $regs];
             type Panel = [f32; PANEL_REGS];
 
@@ -58,14 +60,25 @@ macro_rules! warpgroup_mma {
             #[inline(always)]
             fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool) {
                 let (a, b) = (self.cta.at(a), self.cta.at(b));
-                const { assert!(ROW_BYTES == 4 * K_STEP_BYTES, "a stage is four steps along K") };
+                let a = |step| descriptor(L::A_MAJOR, a, step, Tile::<M, $n, STAGES, L, I, O>::A_BOX.bytes());
+                let b = |step| descriptor(L::B_MAJOR, b, step, Tile::<M, $n, STAGES, L, I, O>::B_BOX.bytes());
                 // SAFETY: by `Cta::new`'s contract.
                 unsafe {
                     wgmma::fence();
-                    $wgmma(acc, k_major_128(a), k_major_128(b), accumulate as u32);
-                    $wgmma(acc, k_major_128(a + K_STEP_BYTES), k_major_128(b + K_STEP_BYTES), 1);
-                    $wgmma(acc, k_major_128(a + 2 * K_STEP_BYTES), k_major_128(b + 2 * K_STEP_BYTES), 1);
-                    $wgmma(acc, k_major_128(a + 3 * K_STEP_BYTES), k_major_128(b + 3 * K_STEP_BYTES), 1);
+                    each!([0 1 2 3], STEP => {
+                        let (a, b) = (a(STEP as u32), b(STEP as u32));
+                        let accumulate = if STEP == 0 { accumulate as u32 } else { 1 };
+                        match (I::ELEMENT, L::A_MAJOR, L::B_MAJOR) {
+                            (Element::F16, Major::K, Major::K) => wgmma::$f16::<0, 0>(acc, a, b, accumulate),
+                            (Element::F16, Major::K, Major::Mn) => wgmma::$f16::<0, 1>(acc, a, b, accumulate),
+                            (Element::F16, Major::Mn, Major::K) => wgmma::$f16::<1, 0>(acc, a, b, accumulate),
+                            (Element::F16, Major::Mn, Major::Mn) => wgmma::$f16::<1, 1>(acc, a, b, accumulate),
+                            (_, Major::K, Major::K) => wgmma::$bf16::<0, 0>(acc, a, b, accumulate),
+                            (_, Major::K, Major::Mn) => wgmma::$bf16::<0, 1>(acc, a, b, accumulate),
+                            (_, Major::Mn, Major::K) => wgmma::$bf16::<1, 0>(acc, a, b, accumulate),
+                            (_, Major::Mn, Major::Mn) => wgmma::$bf16::<1, 1>(acc, a, b, accumulate),
+                        }
+                    });
                     wgmma::commit_group();
                 }
             }
@@ -84,13 +97,17 @@ macro_rules! warpgroup_mma {
 
             #[inline(always)]
             fn panel<const P: u32>(&self, acc: &Self::Acc) -> Self::Panel {
-                // The remainder changes nothing for panels that exist, and leaves no bounds check for those that do not.
-                array_32!(|I| acc[(P as usize * PANEL_REGS + I) % $regs])
+                let regs = PANEL_REGS * 2 / O::ELEMENT.bytes() as usize;
+                // The remainder changes nothing for registers that exist, and leaves no bounds check for those that do not.
+                array_32!(|I| acc[(P as usize * regs + I) % $regs])
             }
 
             #[inline(always)]
             fn round(&self, panel: Self::Panel) -> Self::Panel {
-                array_32!(|I| matrix::unpack_bf16x2(matrix::pack_bf16x2(panel[I], panel[I]))[0])
+                match O::ELEMENT {
+                    Element::F32 => panel,
+                    _ => array_32!(|I| unpack::<O>(pack::<O>(panel[I / 2 * 2], panel[I / 2 * 2 + 1]))[I % 2]),
+                }
             }
 
             #[inline(always)]
@@ -101,11 +118,24 @@ macro_rules! warpgroup_mma {
             #[inline(always)]
             fn load_panel(&self, src: SmemAddr, _rows: u32) -> Self::Panel {
                 let src = self.cta.at(src);
-                // SAFETY: by `Cta::new`'s contract.
-                let words = |group| unsafe { matrix::load_x4(src + matrix_x4_offset(self.thread, group)) };
-                let (a, b, c, d) = (words(0), words(1), words(2), words(3));
-                let words = [a, b, c, d];
-                array_32!(|I| matrix::unpack_bf16x2(words[I / 8][I % 8 / 2])[I % 2])
+                match O::ELEMENT {
+                    Element::F32 => {
+                        let mut panel: Self::Panel = <Self as WarpgroupMma<Tile<M, $n, STAGES, L, I, O>>>::zero_panel(self);
+                        each!([0 1 2 3 4 5 6 7], PAIR => {
+                            // SAFETY: by `Cta::new`'s contract.
+                            let [a, b] = unsafe { load_f32x2(src + f32_pair_offset(self.thread, PAIR as u32)) };
+                            panel[PAIR * 2] = a;
+                            panel[PAIR * 2 + 1] = b;
+                        });
+                        panel
+                    }
+                    _ => {
+                        // SAFETY: by `Cta::new`'s contract.
+                        let words = |group| unsafe { load_x4(src + matrix_x4_offset(self.thread, group)) };
+                        let words = [words(0), words(1), words(2), words(3)];
+                        array_32!(|I| unpack::<O>(words[I / 8][I % 8 / 2])[I % 2])
+                    }
+                }
             }
 
             #[inline(always)]
@@ -113,11 +143,17 @@ macro_rules! warpgroup_mma {
                 let dst = self.cta.at(dst);
                 // SAFETY: by `Cta::new`'s contract.
                 unsafe {
-                    each_group!(G => {
-                        let pair = |i: usize| matrix::pack_bf16x2(panel[G * 8 + i], panel[G * 8 + i + 1]);
-                        let words = [pair(0), pair(2), pair(4), pair(6)];
-                        matrix::store_x4(dst + matrix_x4_offset(self.thread, G as u32), words);
-                    });
+                    match O::ELEMENT {
+                        Element::F32 => each!([0 1 2 3 4 5 6 7], PAIR => {
+                            let pair = [panel[PAIR * 2], panel[PAIR * 2 + 1]];
+                            store_f32x2(dst + f32_pair_offset(self.thread, PAIR as u32), pair);
+                        }),
+                        _ => each!([0 1 2 3], GROUP => {
+                            let pair = |i: usize| pack::<O>(panel[GROUP * 8 + i], panel[GROUP * 8 + i + 1]);
+                            let words = [pair(0), pair(2), pair(4), pair(6)];
+                            store_x4(dst + matrix_x4_offset(self.thread, GROUP as u32), words);
+                        }),
+                    }
                     sync::fence_proxy_async_shared();
                 }
             }
@@ -125,5 +161,5 @@ macro_rules! warpgroup_mma {
     };
 }
 
-warpgroup_mma!(256, 128, wgmma::m64n256k16);
-warpgroup_mma!(128, 64, wgmma::m64n128k16);
+warpgroup_mma!(256, 128, m64n256k16_bf16, m64n256k16_f16);
+warpgroup_mma!(128, 64, m64n128k16_bf16, m64n128k16_f16);

@@ -23,22 +23,27 @@ pub unsafe fn wait_group<const PENDING: u32>() {
     unsafe { asm!("wgmma.wait_group.sync.aligned {};", const PENDING, options(nostack)) }
 }
 
-/// Defines `wgmma.mma_async` m64nNk16 bf16 → f32, both operands K-major in shared memory: `d (+)= A · Bᵀ`, where the old
-/// `d` counts only if `accumulate` is not 0. The list holds the N/2 register indices but the first.
+/// Defines `wgmma.mma_async` m64nNk16 on 16-bit elements, f32 accumulators, both operands in shared memory:
+/// `d (+)= A · B`, where the old `d` counts only if `accumulate` is not 0. `TA` and `TB` are 1 where the operand is M- or
+/// N-major. The list holds the N/2 register indices but the first.
 macro_rules! mma_m64k16 {
-    ($name:ident, $n:literal, $regs:literal, [$($i:literal)*]) => {
-        #[doc = concat!("`wgmma.mma_async.m64n", $n, "k16` on bf16; `a` and `b` are matrix descriptors.")]
+    ($bf16:ident, $f16:ident, $n:literal, $regs:literal, $indices:tt) => {
+        mma_m64k16!(@define $bf16, "bf16", $n, $regs, $indices);
+        mma_m64k16!(@define $f16, "f16", $n, $regs, $indices);
+    };
+    (@define $name:ident, $type:literal, $n:literal, $regs:literal, [$($i:literal)*]) => {
+        #[doc = concat!("`wgmma.mma_async.m64n", $n, "k16` on ", $type, "; `a` and `b` are matrix descriptors.")]
         #[inline(always)]
-        pub unsafe fn $name(d: &mut [f32; $regs], a: u64, b: u64, accumulate: u32) {
+        pub unsafe fn $name<const TA: u32, const TB: u32>(d: &mut [f32; $regs], a: u64, b: u64, accumulate: u32) {
             // SAFETY: the caller's.
             unsafe {
                 asm!(
                     concat!(
-                        "{{ .reg .pred p; setp.ne.b32 p, {sd}, 0; wgmma.mma_async.sync.aligned.m64n", $n,
-                        "k16.f32.bf16.bf16 {{{}", $(mma_m64k16!(@reg $i),)* "}}, {da}, {db}, p, 1, 1, 0, 0; }}"
+                        "{{ .reg .pred p; setp.ne.b32 p, {sd}, 0; wgmma.mma_async.sync.aligned.m64n", $n, "k16.f32.",
+                        $type, ".", $type, " {{{}", $(mma_m64k16!(@reg $i),)* "}}, {da}, {db}, p, 1, 1, {ta}, {tb}; }}"
                     ),
                     inout(reg32) d[0], $(inout(reg32) d[$i],)*
-                    da = in(reg64) a, db = in(reg64) b, sd = in(reg32) accumulate,
+                    da = in(reg64) a, db = in(reg64) b, sd = in(reg32) accumulate, ta = const TA, tb = const TB,
                     options(nostack)
                 )
             }
@@ -47,13 +52,13 @@ macro_rules! mma_m64k16 {
     (@reg $i:literal) => { ", {}" };
 }
 
-mma_m64k16!(m64n256k16, "256", 128, [
+mma_m64k16!(m64n256k16_bf16, m64n256k16_f16, "256", 128, [
     1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43
     44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83
     84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117
     118 119 120 121 122 123 124 125 126 127
 ]);
-mma_m64k16!(m64n128k16, "128", 64, [
+mma_m64k16!(m64n128k16_bf16, m64n128k16_f16, "128", 64, [
     1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43
     44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
 ]);

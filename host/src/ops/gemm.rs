@@ -1,0 +1,193 @@
+//! Plain GEMM on one rank: `D = A · B`, row-major; [`Layout`](crate::Layout) says how A and B lie.
+
+use std::time::Duration;
+
+use super::gemm_reduce_scatter::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP, RankMatrices, maps};
+use crate::error::{Error, Result};
+use crate::kernels::abi::{GemmArgs, Watchdog};
+use crate::kernels::entries::Op;
+use crate::kernels::kernels::gemm::Gemm as Kernel;
+use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
+use crate::plan::variant::{VariantFacts, with_config};
+use crate::plan::{RankLaunch, Variant, check};
+use crate::world::{RawStream, SymmetricBuffer, Tensor, World};
+
+/// Builds a [`Gemm`].
+#[derive(Clone, Debug)]
+pub struct GemmBuilder<'w> {
+    world: &'w World,
+    rank: usize,
+    variant: Variant,
+    max_m: usize,
+    n: usize,
+    k: usize,
+    sm_margin: u32,
+    raster_group: u32,
+    deadline: Duration,
+}
+
+/// A plan for a GEMM on one rank of a world. A call allocates nothing and is ordered on a stream.
+#[derive(Debug)]
+pub struct Gemm {
+    world: World,
+    rank: usize,
+    variant: Variant,
+    facts: VariantFacts,
+    max_m: u32,
+    n: u32,
+    k: u32,
+    sm_margin: u32,
+    raster_group: u32,
+    deadline_ns: u64,
+    words: SymmetricBuffer,
+}
+
+/// Bytes of protocol words of a plain GEMM: abort at 0, claim at 4.
+const WORDS_BYTES: u64 = 64;
+
+impl GemmBuilder<'_> {
+    /// Shape: most rows of A in any call, rows of B, columns of both.
+    pub fn shape(mut self, max_m: usize, n: usize, k: usize) -> Self {
+        (self.max_m, self.n, self.k) = (max_m, n, k);
+        self
+    }
+
+    /// Operand layout and types; nt, bf16 in and out unless told otherwise.
+    pub fn variant(mut self, variant: Variant) -> Self {
+        self.variant = variant;
+        self
+    }
+
+    /// SMs left free for other work.
+    pub fn sm_margin(mut self, sm_margin: u32) -> Self {
+        self.sm_margin = sm_margin;
+        self
+    }
+
+    /// Rows of tiles that CTAs walk together; changes which data meet in L2, never the result.
+    pub fn raster_group(mut self, tiles: u32) -> Self {
+        self.raster_group = tiles;
+        self
+    }
+
+    /// How long any wait inside the kernel may take; zero waits for ever.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Checks everything and loads the kernel.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a shape the copy engine cannot take or an `sm_margin` that leaves no SM; [`Error::NoGpu`] or
+    /// [`Error::Driver`] from the machine.
+    pub fn build(self) -> Result<Gemm> {
+        let world = self.world.clone();
+        if self.rank >= world.size() {
+            return Err(Error::argument("rank", self.rank, format!("the world has {} ranks", world.size())));
+        }
+        let ctas = world.ctas(self.rank);
+        if self.sm_margin >= ctas {
+            let rule = format!("it must leave at least one of the {ctas} SMs of rank {} to compute", self.rank);
+            return Err(Error::argument("sm_margin", self.sm_margin, rule));
+        }
+        if self.raster_group == 0 {
+            return Err(Error::argument("raster_group", 0, "tiles are walked in groups of at least 1 row"));
+        }
+        let facts = self.variant.facts(Op::Gemm)?;
+        world.load(facts.entry)?;
+        let words = world.symmetric(WORDS_BYTES)?;
+        world.write(self.rank, words.base(self.rank), &[0; WORDS_BYTES as usize])?;
+        Ok(Gemm {
+            rank: self.rank,
+            variant: self.variant,
+            facts,
+            max_m: check::extent("max_m", self.max_m)?,
+            n: check::extent("n", self.n)?,
+            k: check::extent("k", self.k)?,
+            sm_margin: self.sm_margin,
+            raster_group: self.raster_group,
+            deadline_ns: u64::try_from(self.deadline.as_nanos()).unwrap_or(u64::MAX),
+            world,
+            words,
+        })
+    }
+}
+
+impl Gemm {
+    /// Starts a plan on rank `rank` of `world`.
+    pub fn builder(world: &World, rank: usize) -> GemmBuilder<'_> {
+        GemmBuilder {
+            world,
+            rank,
+            variant: Variant::default(),
+            max_m: 0,
+            n: 0,
+            k: 0,
+            sm_margin: 0,
+            raster_group: DEFAULT_RASTER_GROUP,
+            deadline: DEFAULT_DEADLINE,
+        }
+    }
+
+    /// Runs one call on owned tensors, on the rank's own stream, and waits for it. Shapes are as
+    /// [`RankMatrices`] says, D m × n.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] before anything is launched; [`Error::Fault`] if a wait passed its deadline.
+    pub fn run(&self, m: usize, a: &Tensor, b: &Tensor, d: &mut Tensor) -> Result<()> {
+        let (n, k, Variant { layout, input, output }) = (self.n as usize, self.k as usize, self.variant);
+        a.expect("a", self.rank, layout.a_shape(m, k), input)?;
+        b.expect("b", self.rank, layout.b_shape(n, k), input)?;
+        d.expect("d", self.rank, (m, n), output)?;
+        // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
+        unsafe { self.launch(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, None)? };
+        self.world.synchronize()?;
+        match self.world.fault("gemm")? {
+            None => Ok(()),
+            Some(fault) => {
+                self.world.clear_faults()?;
+                self.world.write(self.rank, self.words.base(self.rank), &[0; WORDS_BYTES as usize])?;
+                Err(Error::Fault(Box::new(fault)))
+            }
+        }
+    }
+
+    /// Enqueues one call on raw memory, on `stream` (the rank's own when `None`). Allocates nothing, waits for nothing.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] before anything is launched; [`Error::Driver`] if the launch fails.
+    ///
+    /// # Safety
+    /// The matrices lie in memory of this rank with the shapes of the plan, A and B readable and D writable until the call
+    /// has ended on the stream.
+    pub unsafe fn launch(&self, m: usize, given: &RankMatrices, stream: Option<RawStream>) -> Result<()> {
+        if m > self.max_m as usize {
+            return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", self.max_m)));
+        }
+        let (m, n, k, rank) = (m as u32, self.n, self.k, self.rank);
+        let maps = maps(self.variant, &self.facts, [m, m, n, k], [given.a, given.b, given.d], rank)?;
+        let base = self.words.base(rank);
+        let mut peer_aborts = [GlobalAddr(0); MAX_WORLD];
+        peer_aborts[0] = base;
+        let watchdog = Watchdog {
+            deadline_ns: self.deadline_ns,
+            abort: base,
+            claim: base.plus(4),
+            record: self.world.fault_record(rank),
+            rank: rank as u32,
+            world: 1,
+            peer_aborts,
+        };
+        let args = GemmArgs { m, n, k, raster_group: self.raster_group, watchdog };
+        let num_ctas = self.world.ctas(rank) - self.sm_margin;
+        let launch = RankLaunch { rank, entry: self.facts.entry, maps, args, num_ctas };
+        let stream = stream.as_ref().map(std::slice::from_ref);
+        with_config!(
+            self.variant,
+            // SAFETY: the caller's.
+            Config => unsafe { self.world.launch::<Kernel<Config, 4>>([&launch], stream) },
+            else Ok(())
+        )
+    }
+}

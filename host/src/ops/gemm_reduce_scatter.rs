@@ -1,0 +1,412 @@
+//! GEMM + ReduceScatter: rank r holds A_r and B_r, K sharded over the ranks; rank d ends with its rows of the M×N sum
+//! `Σ_r A_r · B_r`. [`Layout`](crate::Layout) says how A and B lie: `nt`, the default, is M×K times (N×K)ᵀ.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::kernels::abi::{GemmReduceScatterArgs, Placement, Transport, Watchdog};
+use crate::kernels::comm::route::chunk_of;
+use crate::kernels::comm::workspace::Workspace;
+use crate::kernels::entries::Op;
+use crate::kernels::kernels::gemm_reduce_scatter::GemmReduceScatter as Kernel;
+use crate::kernels::schedule::chunked::max_chunk_tiles;
+use crate::kernels::shape::{GlobalAddr, MAX_WORLD, Rank};
+use crate::plan::operand::{MapSpec, MatrixArg, MatrixRole};
+use crate::plan::variant::{VariantFacts, with_config};
+use crate::plan::{RankLaunch, Variant, check};
+use crate::world::{RawStream, SymmetricBuffer, Tensor, World};
+
+/// What an op does when its waits take longer than this, unless told otherwise.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Rows of tiles that CTAs walk together, unless told otherwise.
+pub const DEFAULT_RASTER_GROUP: u32 = 16;
+
+/// Builds a [`GemmReduceScatter`]: shape, transport, partition, placement, deadline.
+#[derive(Clone, Debug)]
+pub struct GemmReduceScatterBuilder<'w> {
+    world: &'w World,
+    variant: Variant,
+    max_m: usize,
+    n: usize,
+    k: usize,
+    transport: Transport,
+    placement: Placement,
+    sm_margin: u32,
+    raster_group: u32,
+    deadline: Duration,
+    first_epoch: u32,
+}
+
+/// One rank's matrices in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankMatrices {
+    /// A_r: m × k, or k × m in layout tn.
+    pub a: MatrixArg,
+    /// B_r: n × k, or k × n in layouts nn and tn.
+    pub b: MatrixArg,
+    /// D: this rank's rows of the result × n. Rank d owns `[d·s, min(m, (d+1)·s))` with `s = ceil(m / world)`.
+    pub d: MatrixArg,
+}
+
+/// A plan for GEMM + ReduceScatter on every rank of a world.
+///
+/// Everything large is fixed when it is built; a call allocates nothing, is ordered on each rank's stream, and can be
+/// captured into a graph and replayed.
+#[derive(Debug)]
+pub struct GemmReduceScatter {
+    world: World,
+    options: Options,
+    workspace: SymmetricBuffer,
+    needs_recovery: std::cell::Cell<bool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    variant: Variant,
+    facts: VariantFacts,
+    max_m: u32,
+    n: u32,
+    k: u32,
+    transport: Transport,
+    placement: Placement,
+    sm_margin: u32,
+    raster_group: u32,
+    deadline_ns: u64,
+    first_epoch: u32,
+    slot_tiles: u32,
+}
+
+impl<'w> GemmReduceScatterBuilder<'w> {
+    pub(crate) fn new(world: &'w World) -> Self {
+        Self {
+            world,
+            variant: Variant::default(),
+            max_m: 0,
+            n: 0,
+            k: 0,
+            transport: Transport::Push,
+            placement: Placement::Epilogue,
+            sm_margin: 0,
+            raster_group: DEFAULT_RASTER_GROUP,
+            deadline: DEFAULT_DEADLINE,
+            first_epoch: 1,
+        }
+    }
+
+    /// Shape: most rows of A in any call, columns of D, columns of A and B on each rank (the K shard).
+    pub fn shape(mut self, max_m: usize, n: usize, k: usize) -> Self {
+        (self.max_m, self.n, self.k) = (max_m, n, k);
+        self
+    }
+
+    /// Operand layout and types; nt, bf16 in and out unless told otherwise.
+    pub fn variant(mut self, variant: Variant) -> Self {
+        self.variant = variant;
+        self
+    }
+
+    /// How tiles get to their owners; push unless told otherwise.
+    pub fn transport(mut self, transport: Transport) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// Where partials are added; in the epilogue unless told otherwise.
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// SMs of each rank that compute nothing: they carry staged tiles and add partials, or stay free when there is
+    /// nothing to carry or to add.
+    pub fn sm_margin(mut self, sm_margin: u32) -> Self {
+        self.sm_margin = sm_margin;
+        self
+    }
+
+    /// Rows of tiles that CTAs walk together; changes which data meet in L2, never the result.
+    pub fn raster_group(mut self, tiles: u32) -> Self {
+        self.raster_group = tiles;
+        self
+    }
+
+    /// How long any wait inside the kernels may take before the call ends in [`Error::Fault`]; zero waits for ever.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Epoch of the first call. Any value works; tests start just below a wrap-around.
+    pub fn first_epoch(mut self, epoch: u32) -> Self {
+        self.first_epoch = epoch;
+        self
+    }
+
+    /// Checks everything, loads the kernel on every rank, and allocates the workspaces.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a shape the copy engine cannot take, an `sm_margin` that leaves no SM to compute, or
+    /// *staged* with reduction in the epilogue and no partition (its tiles would be carried only after own tiles, which
+    /// wait for peers' tiles that are carried just as late); [`Error::NoGpu`] or [`Error::Driver`] from the machine.
+    pub fn build(self) -> Result<GemmReduceScatter> {
+        let world_size = self.world.size();
+        let (max_m, n, k) =
+            (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
+        for rank in 0..world_size {
+            let ctas = self.world.ctas(rank);
+            if self.sm_margin >= ctas {
+                let rule = format!("it must leave at least one of the {ctas} SMs of rank {rank} to compute");
+                return Err(Error::argument("sm_margin", self.sm_margin, rule));
+            }
+        }
+        if self.transport == Transport::Staged && self.placement == Placement::Epilogue && self.sm_margin == 0 && world_size > 1 {
+            let rule = "staged transport with reduction in the epilogue needs a partition of at least 1 SM to carry tiles \
+                        while the others wait for them";
+            return Err(Error::argument("sm_margin", 0, rule));
+        }
+        if self.raster_group == 0 {
+            return Err(Error::argument("raster_group", 0, "tiles are walked in groups of at least 1 row"));
+        }
+        let world = self.world.clone();
+        let facts = self.variant.facts(Op::GemmReduceScatter)?;
+        let slot_tiles = max_chunk_tiles(max_m, n, world_size as u32, facts.tile[0], facts.tile[1]);
+        let deadline_ns = u64::try_from(self.deadline.as_nanos()).unwrap_or(u64::MAX);
+        let options = Options {
+            variant: self.variant,
+            facts,
+            max_m,
+            n,
+            k,
+            transport: self.transport,
+            placement: self.placement,
+            sm_margin: self.sm_margin,
+            raster_group: self.raster_group,
+            deadline_ns,
+            first_epoch: self.first_epoch,
+            slot_tiles,
+        };
+        world.load(facts.entry)?;
+        let bytes = layout(&options, world_size, GlobalAddr(0)).bytes(self.transport);
+        let workspace = world.symmetric(bytes)?;
+        let plan = GemmReduceScatter { world, options, workspace, needs_recovery: false.into() };
+        plan.reset()?;
+        Ok(plan)
+    }
+}
+
+fn layout(options: &Options, world: usize, base: GlobalAddr) -> Workspace {
+    let tile_bytes = options.facts.slot_tile_bytes;
+    Workspace { base, world: world as u32, slot_tiles: options.slot_tiles, tile_bytes }
+}
+
+/// Describes A, B and D of one rank: `[m, rows of D, n, k]`.
+pub(crate) fn maps(
+    variant: Variant,
+    facts: &VariantFacts,
+    [m, d_rows, n, k]: [u32; 4],
+    [a, b, d]: [MatrixArg; 3],
+    rank: usize,
+) -> Result<[Option<MapSpec>; 3]> {
+    let role = |name| MatrixRole { name, rank };
+    // A product without rows or without columns reads neither A nor B.
+    let (m, n) = if m == 0 || n == 0 { (0, 0) } else { (m, n) };
+    let (a_shape, b_shape) =
+        (variant.layout.a_shape(m as usize, k as usize), variant.layout.b_shape(n as usize, k as usize));
+    Ok([
+        a.describe(role("A"), a_shape, variant.input, facts.boxes[0])?,
+        b.describe(role("B"), b_shape, variant.input, facts.boxes[1])?,
+        d.describe(role("D"), (d_rows as usize, n as usize), variant.output, facts.boxes[2])?,
+    ])
+}
+
+impl GemmReduceScatter {
+    /// Starts a plan on `world`.
+    pub fn builder(world: &World) -> GemmReduceScatterBuilder<'_> {
+        GemmReduceScatterBuilder::new(world)
+    }
+
+    /// The world of the plan.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Rows of `rank`'s result in a call over `m` rows.
+    pub fn rows_of(&self, m: usize, rank: usize) -> usize {
+        chunk_of(m as u32, self.world.size() as u32, Rank(rank as u32)).rows as usize
+    }
+
+    /// Bytes of workspace on each rank.
+    pub fn workspace_bytes(&self) -> u64 {
+        layout(&self.options, self.world.size(), GlobalAddr(0)).bytes(self.options.transport)
+    }
+
+    /// Runs one call over `m` rows on owned tensors, on the world's own streams, and waits for it.
+    ///
+    /// `a[r]` and `b[r]` are as [`RankMatrices`] says, `d[r]` is [`Self::rows_of`]`(m, r)` × n, each on rank r.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] or [`Error::RanksDisagree`] before anything is launched; [`Error::Fault`] if a wait passed its
+    /// deadline: then every rank has left the call, and [`Self::recover`] makes the plan usable again.
+    pub fn run(&self, m: usize, a: &[Tensor], b: &[Tensor], d: &mut [Tensor]) -> Result<()> {
+        let world = self.world.size();
+        for (name, given) in [("a", a.len()), ("b", b.len()), ("d", d.len())] {
+            if given != world {
+                return Err(Error::argument(format!("number of tensors in {name}"), given, format!("there is one for each of {world} ranks")));
+            }
+        }
+        let Variant { layout, input, output } = self.options.variant;
+        check::agreed("rows of A", a.iter().map(Tensor::rows))?;
+        check::agreed("columns of A", a.iter().map(Tensor::cols))?;
+        check::agreed("element type", a.iter().chain(b).map(|t| t.element().name()))?;
+        let (n, k) = (self.options.n as usize, self.options.k as usize);
+        let mut matrices = Vec::with_capacity(world);
+        for rank in 0..world {
+            a[rank].expect(&format!("a[{rank}]"), rank, layout.a_shape(m, k), input)?;
+            b[rank].expect(&format!("b[{rank}]"), rank, layout.b_shape(n, k), input)?;
+            d[rank].expect(&format!("d[{rank}]"), rank, (self.rows_of(m, rank), n), output)?;
+            matrices.push(RankMatrices { a: a[rank].arg(), b: b[rank].arg(), d: d[rank].arg() });
+        }
+        // SAFETY: the tensors are alive and of the right shape, the call ends before their borrow does, and `d` is borrowed
+        // exclusively.
+        unsafe { self.launch(m, &matrices, None)? };
+        self.finish()
+    }
+
+    /// Enqueues one call over `m` rows on raw memory: `matrices[r]` on stream `streams[r]` of rank r (the world's own
+    /// streams when `None`). Allocates nothing and waits for nothing; call [`Self::finish`], or wait for the streams and
+    /// call [`Self::check`], before using the results.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] before anything is launched; [`Error::Driver`] if a launch fails.
+    ///
+    /// # Safety
+    /// Each matrix lies in memory that rank r can read (A, B) and write (D) until the call has ended on the stream, with
+    /// the shapes of [`RankMatrices`]. Every rank of the world makes the same calls in the same order, on streams that run
+    /// concurrently.
+    pub unsafe fn launch(&self, m: usize, matrices: &[RankMatrices], streams: Option<&[RawStream]>) -> Result<()> {
+        let launches = self.prepare(m, matrices)?;
+        let launches = launches.iter().flatten();
+        with_config!(
+            self.options.variant,
+            // SAFETY: the caller's.
+            Config => unsafe { self.world.launch::<Kernel<Config, 4>>(launches, streams) },
+            else Ok(())
+        )
+    }
+
+    fn prepare(&self, m: usize, matrices: &[RankMatrices]) -> Result<[Option<RankLaunch<GemmReduceScatterArgs>>; MAX_WORLD]> {
+        let (o, world) = (&self.options, self.world.size());
+        if self.needs_recovery.get() {
+            return Err(Error::argument("plan", "faulted", "call recover() before the next call"));
+        }
+        if matrices.len() != world {
+            return Err(Error::argument("number of matrices", matrices.len(), format!("there is one set for each of {world} ranks")));
+        }
+        if m > o.max_m as usize {
+            return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", o.max_m)));
+        }
+        let m = m as u32;
+        let mut workspaces = [GlobalAddr(0); MAX_WORLD];
+        for (rank, base) in workspaces.iter_mut().enumerate().take(world) {
+            *base = self.workspace.base(rank);
+        }
+        let mut launches = [const { None }; MAX_WORLD];
+        for (rank, given) in matrices.iter().enumerate() {
+            let rows = chunk_of(m, world as u32, Rank(rank as u32)).rows;
+            let (k, n) = (o.k, o.n);
+            let maps = maps(o.variant, &o.facts, [m, rows, n, k], [given.a, given.b, given.d], rank)?;
+            let share = self.world.ctas(rank);
+            let has_partition = world > 1 && (o.transport == Transport::Staged || o.placement == Placement::Partition);
+            let partition_ctas = if has_partition { o.sm_margin } else { 0 };
+            let num_ctas = if has_partition { share } else { share - o.sm_margin };
+            let args = GemmReduceScatterArgs {
+                m,
+                n,
+                k,
+                raster_group: o.raster_group,
+                rank: rank as u32,
+                world: world as u32,
+                partition_ctas,
+                transport: o.transport as u32,
+                placement: o.placement as u32,
+                slot_tiles: o.slot_tiles,
+                workspaces,
+                d: GlobalAddr(given.d.addr),
+                d_stride: given.d.row_stride * u64::from(o.variant.output.bytes()),
+                watchdog: self.watchdog(rank),
+            };
+            launches[rank] = Some(RankLaunch { rank, entry: o.facts.entry, maps, args, num_ctas });
+        }
+        Ok(launches)
+    }
+
+    fn watchdog(&self, rank: usize) -> Watchdog {
+        let world = self.world.size();
+        let of = |r| layout(&self.options, world, self.workspace.base(r));
+        let mut peer_aborts = [GlobalAddr(0); MAX_WORLD];
+        for (r, abort) in peer_aborts.iter_mut().enumerate().take(world) {
+            *abort = of(r).abort();
+        }
+        Watchdog {
+            deadline_ns: self.options.deadline_ns,
+            abort: of(rank).abort(),
+            claim: of(rank).claim(),
+            record: self.world.fault_record(rank),
+            rank: rank as u32,
+            world: world as u32,
+            peer_aborts,
+        }
+    }
+
+    /// Waits for the calls on the world's own streams, and reports a fault.
+    ///
+    /// # Errors
+    /// As [`Self::check`], and [`Error::Driver`] if a kernel failed otherwise.
+    pub fn finish(&self) -> Result<()> {
+        self.world.synchronize()?;
+        self.check()
+    }
+
+    /// Whether a kernel of this plan gave up a wait. To be called when the calls' streams have been waited for.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] with who waited for what.
+    pub fn check(&self) -> Result<()> {
+        match self.world.fault("gemm_reduce_scatter")? {
+            None => Ok(()),
+            Some(fault) => {
+                self.needs_recovery.set(true);
+                Err(Error::Fault(Box::new(fault)))
+            }
+        }
+    }
+
+    /// Makes the plan usable after a fault: waits for all ranks' kernels to leave, and resets every word of the protocol.
+    /// Results of calls since the fault are void. Epochs start anew.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if the GPU does not answer any more.
+    pub fn recover(&self) -> Result<()> {
+        self.world.synchronize()?;
+        self.world.clear_faults()?;
+        self.reset()?;
+        self.needs_recovery.set(false);
+        Ok(())
+    }
+
+    /// Writes every word of the protocol as it is at rest before the first call.
+    fn reset(&self) -> Result<()> {
+        let world = self.world.size();
+        for rank in 0..world {
+            let ws = layout(&self.options, world, self.workspace.base(rank));
+            let at_rest = self.options.first_epoch.wrapping_sub(1);
+            // Credits, signals and staged words are epochs; the four words before them are not.
+            let mut words = vec![at_rest; (ws.control_bytes() / 4) as usize];
+            words[..16].fill(0);
+            words[0] = self.options.first_epoch;
+            self.world.write(rank, ws.base, bytemuck::cast_slice(&words))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,7 @@
+//! The ops: each a plan, built once with everything large, and called with what differs per call.
+
+pub mod gemm;
+pub mod gemm_reduce_scatter;
+
+pub use gemm::{Gemm, GemmBuilder};
+pub use gemm_reduce_scatter::{GemmReduceScatter, GemmReduceScatterBuilder, RankMatrices};

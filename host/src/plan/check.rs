@@ -1,0 +1,72 @@
+//! Checks that several ops share.
+
+use std::fmt::Display;
+
+use crate::error::{Error, Result};
+use crate::kernels::shape::MAX_WORLD;
+
+/// Largest extent the kernels take: tile coordinates are 32-bit and signed in the copy engine.
+pub const MAX_EXTENT: usize = i32::MAX as usize;
+
+/// A world size, `1..=8`.
+///
+/// # Errors
+/// Names the value and the rule.
+pub fn world_size(ranks: usize) -> Result<u32> {
+    if ranks == 0 || ranks > MAX_WORLD {
+        return Err(Error::argument("number of ranks", ranks, format!("a world has 1 to {MAX_WORLD} ranks")));
+    }
+    Ok(ranks as u32)
+}
+
+/// An extent in elements.
+///
+/// # Errors
+/// Names the argument, the value and the rule.
+pub fn extent(argument: &str, value: usize) -> Result<u32> {
+    if value > MAX_EXTENT {
+        return Err(Error::argument(argument, value, format!("the copy engine takes extents up to {MAX_EXTENT}")));
+    }
+    Ok(value as u32)
+}
+
+/// The value that all ranks pass.
+///
+/// # Errors
+/// Names the argument, the first rank that differs, and both values.
+pub fn agreed<T: PartialEq + Copy + Display>(argument: &str, values: impl IntoIterator<Item = T>) -> Result<Option<T>> {
+    let mut values = values.into_iter();
+    let Some(expected) = values.next() else { return Ok(None) };
+    for (i, value) in values.enumerate() {
+        if value != expected {
+            return Err(Error::RanksDisagree {
+                argument: argument.to_string(),
+                rank: i + 1,
+                value: value.to_string(),
+                expected: expected.to_string(),
+            });
+        }
+    }
+    Ok(Some(expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worlds_have_one_to_eight_ranks() {
+        assert!((1..=8).all(|w| world_size(w).is_ok()));
+        for w in [0, 9, usize::MAX] {
+            let text = world_size(w).unwrap_err().to_string();
+            assert!(text.contains(&w.to_string()) && text.contains("1 to 8"), "{text}");
+        }
+    }
+
+    #[test]
+    fn disagreement_names_the_argument_the_rank_and_both_values() {
+        let text = agreed("m", [256, 256, 384]).unwrap_err().to_string();
+        assert!(text.contains("on m") && text.contains("rank 2 has 384") && text.contains("rank 0 has 256"), "{text}");
+        assert_eq!(agreed("m", [7, 7]).unwrap(), Some(7));
+    }
+}

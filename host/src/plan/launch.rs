@@ -1,0 +1,19 @@
+//! One kernel launch on one rank, for whichever machine runs it.
+
+use super::operand::MapSpec;
+use crate::kernels::entries::Entry;
+
+/// A launch: the entry, its operands, its arguments, its grid.
+#[derive(Clone, Copy, Debug)]
+pub struct RankLaunch<Args> {
+    /// Rank that launches.
+    pub rank: usize,
+    /// Compiled kernel.
+    pub entry: &'static Entry,
+    /// What the tensor maps of A, B and D describe; `None` where the kernel touches nothing.
+    pub maps: [Option<MapSpec>; 3],
+    /// Arguments after the tensor maps.
+    pub args: Args,
+    /// CTAs.
+    pub num_ctas: u32,
+}

@@ -1,0 +1,10 @@
+//! Between the ops and the machines: what one launch is, and the checks that come before it.
+
+pub mod check;
+pub mod launch;
+pub mod operand;
+pub mod variant;
+
+pub use launch::RankLaunch;
+pub use operand::{MatrixArg, MatrixRole};
+pub use variant::{Layout, Variant};

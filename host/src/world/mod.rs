@@ -1,0 +1,276 @@
+//! Worlds: the ranks, the machines they run on, and their memory. One API for all of them.
+//!
+//! | world | ranks | runs on |
+//! | --- | --- | --- |
+//! | [`World::emulated`] | any number, 1..=8 | the CPU: the kernels' source on the emulator |
+//! | [`World::virtual_ranks`] | all on one GPU, each on its share of the SMs, really concurrent | a Hopper GPU |
+//! | [`World::local`] | one or more on each of several GPUs of this process | Hopper GPUs with peer access |
+
+mod emulated;
+mod gpu;
+mod tensor;
+
+use std::rc::Rc;
+
+use crate::error::{Error, Result};
+use crate::fault::Fault;
+use crate::kernels::entries::Entry;
+use crate::kernels::kernels::Kernel;
+use crate::kernels::machine::{Reduce, WarpgroupMma};
+use crate::kernels::shape::GlobalAddr;
+use crate::plan::{RankLaunch, check};
+
+pub use emulated::{Agent, EmulatedOptions};
+pub use tensor::{DeviceElement, Tensor};
+
+/// A stream of any framework, as its driver handle (`CUstream`). On the emulator there are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawStream(pub *mut std::ffi::c_void);
+
+/// The ranks of one process and the machines they run on. Cheap to clone; clones share everything.
+#[derive(Clone, Debug)]
+pub struct World {
+    machine: Rc<Machine>,
+}
+
+#[derive(Debug)]
+enum Machine {
+    Emulated(emulated::EmulatedWorld),
+    Gpu(gpu::GpuWorld),
+}
+
+/// Memory of one rank; freed when the last owner is gone, after everything enqueued on the world's streams has ended.
+#[derive(Debug)]
+pub struct Buffer {
+    memory: Memory,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Emulated(GlobalAddr),
+    Gpu(gpu::GpuMemory),
+}
+
+impl Buffer {
+    /// Address on its rank, and on every rank that maps it.
+    pub fn addr(&self) -> GlobalAddr {
+        match &self.memory {
+            Memory::Emulated(addr) => *addr,
+            Memory::Gpu(memory) => memory.addr(),
+        }
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// A buffer of the same size on every rank, which every rank can address.
+#[derive(Debug)]
+pub struct SymmetricBuffer {
+    buffers: Vec<Buffer>,
+}
+
+impl SymmetricBuffer {
+    /// Address of `rank`'s part.
+    pub fn base(&self, rank: usize) -> GlobalAddr {
+        self.buffers[rank].addr()
+    }
+}
+
+impl World {
+    /// `ranks` ranks on the CPU emulator, with its default number of CTAs a rank.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if `ranks` is not in `1..=8`.
+    pub fn emulated(ranks: usize) -> Result<Self> {
+        Self::emulated_with(ranks, EmulatedOptions::default())
+    }
+
+    /// `ranks` ranks on the CPU emulator.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if `ranks` is not in `1..=8` or there are no CTAs.
+    pub fn emulated_with(ranks: usize, options: EmulatedOptions) -> Result<Self> {
+        check::world_size(ranks)?;
+        Ok(Self { machine: Rc::new(Machine::Emulated(emulated::EmulatedWorld::new(ranks, options)?)) })
+    }
+
+    /// `ranks` ranks on GPU `gpu`, each with an equal share of its SMs, so that all of them run at once.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if `ranks` is not in `1..=8`; [`Error::NoGpu`] if there is no such Hopper GPU.
+    pub fn virtual_ranks(gpu: usize, ranks: usize) -> Result<Self> {
+        check::world_size(ranks)?;
+        Ok(Self { machine: Rc::new(Machine::Gpu(gpu::GpuWorld::new(&vec![gpu; ranks])?)) })
+    }
+
+    /// One rank on each of `gpus`, by ordinal; an ordinal that stands several times gets several ranks, which share its
+    /// SMs.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the number of ranks is not in `1..=8`; [`Error::NoGpu`] if a GPU is missing, is no Hopper GPU,
+    /// or cannot reach another one's memory.
+    pub fn local(gpus: &[usize]) -> Result<Self> {
+        check::world_size(gpus.len())?;
+        Ok(Self { machine: Rc::new(Machine::Gpu(gpu::GpuWorld::new(gpus)?)) })
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> usize {
+        match &*self.machine {
+            Machine::Emulated(world) => world.size(),
+            Machine::Gpu(world) => world.size(),
+        }
+    }
+
+    /// CTAs that `rank` can have running at once: its SMs.
+    pub fn ctas(&self, rank: usize) -> u32 {
+        match &*self.machine {
+            Machine::Emulated(world) => world.ctas(),
+            Machine::Gpu(world) => world.ctas(rank),
+        }
+    }
+
+    /// What the world runs on, for people.
+    pub fn describe(&self) -> String {
+        match &*self.machine {
+            Machine::Emulated(world) => world.describe(),
+            Machine::Gpu(world) => world.describe(),
+        }
+    }
+
+    /// Whether the world runs on GPUs.
+    pub fn is_gpu(&self) -> bool {
+        matches!(&*self.machine, Machine::Gpu(_))
+    }
+
+    /// The stream on which `rank`'s own calls run; `None` on the emulator.
+    pub fn stream(&self, rank: usize) -> Option<RawStream> {
+        match &*self.machine {
+            Machine::Emulated(_) => None,
+            Machine::Gpu(world) => Some(world.stream(rank)),
+        }
+    }
+
+    /// Memory of `rank`, unwritten.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if there is not enough.
+    pub fn allocate(&self, rank: usize, bytes: u64) -> Result<Buffer> {
+        self.check_rank(rank)?;
+        let memory = match &*self.machine {
+            Machine::Emulated(world) => Memory::Emulated(world.allocate(rank, bytes)?),
+            Machine::Gpu(world) => Memory::Gpu(world.allocate(rank, bytes)?),
+        };
+        Ok(Buffer { memory, bytes })
+    }
+
+    /// Memory of the same size on every rank, which every rank can address.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if there is not enough.
+    pub fn symmetric(&self, bytes: u64) -> Result<SymmetricBuffer> {
+        let buffers = (0..self.size()).map(|rank| self.allocate(rank, bytes)).collect::<Result<_>>()?;
+        Ok(SymmetricBuffer { buffers })
+    }
+
+    /// Writes host bytes to `rank`'s memory and waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if the copy fails.
+    pub(crate) fn write(&self, rank: usize, addr: GlobalAddr, bytes: &[u8]) -> Result<()> {
+        match &*self.machine {
+            Machine::Emulated(world) => world.write(addr, bytes),
+            Machine::Gpu(world) => world.write(rank, addr, bytes),
+        }
+    }
+
+    /// Reads `rank`'s memory, after everything on the rank's stream.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if the copy fails.
+    pub(crate) fn read(&self, rank: usize, addr: GlobalAddr, bytes: &mut [u8]) -> Result<()> {
+        match &*self.machine {
+            Machine::Emulated(world) => world.read(addr, bytes),
+            Machine::Gpu(world) => world.read(rank, addr, bytes),
+        }
+    }
+
+    /// Makes `entry` ready on every rank, and checks that a rank's CTAs can all run at once.
+    pub(crate) fn load(&self, entry: &'static Entry) -> Result<()> {
+        match &*self.machine {
+            Machine::Emulated(_) => Ok(()),
+            Machine::Gpu(world) => world.load(entry),
+        }
+    }
+
+    /// Launches one kernel on each of several ranks, on `streams[rank]` or the ranks' own streams.
+    ///
+    /// # Safety
+    /// The arguments and maps describe memory that stays valid until the kernels have ended.
+    pub(crate) unsafe fn launch<'a, K: Kernel>(
+        &self,
+        launches: impl IntoIterator<Item = &'a RankLaunch<K::Args>>,
+        streams: Option<&[RawStream]>,
+    ) -> Result<()>
+    where
+        K::Args: 'static,
+        Agent: WarpgroupMma<K::Config> + Reduce<K::Config>,
+    {
+        match &*self.machine {
+            Machine::Emulated(world) => world.launch::<K>(launches),
+            // SAFETY: the caller's.
+            Machine::Gpu(world) => unsafe { world.launch(launches, streams) },
+        }
+    }
+
+    /// Waits for the ranks' own streams; on the emulator, runs what was launched.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if a kernel failed, [`Error::Emulator`] if one broke a rule of the machine.
+    pub fn synchronize(&self) -> Result<()> {
+        match &*self.machine {
+            Machine::Emulated(world) => world.run(),
+            Machine::Gpu(world) => world.synchronize(),
+        }
+    }
+
+    /// Address of `rank`'s fault record.
+    pub(crate) fn fault_record(&self, rank: usize) -> GlobalAddr {
+        match &*self.machine {
+            Machine::Emulated(world) => world.fault_record(rank),
+            Machine::Gpu(world) => world.fault_record(rank),
+        }
+    }
+
+    /// The first fault that any rank recorded: the one that waited longest.
+    pub(crate) fn fault(&self, op: &'static str) -> Result<Option<Fault>> {
+        let records = match &*self.machine {
+            Machine::Emulated(world) => world.fault_records()?,
+            Machine::Gpu(world) => world.fault_records(),
+        };
+        let worst = records.into_iter().filter(|r| r.state != 0).max_by_key(|r| r.elapsed_ns);
+        Ok(worst.map(|record| Fault { op, record: Some(record) }))
+    }
+
+    /// Erases every rank's fault record.
+    pub(crate) fn clear_faults(&self) -> Result<()> {
+        match &*self.machine {
+            Machine::Emulated(world) => world.clear_faults(),
+            Machine::Gpu(world) => {
+                world.clear_faults();
+                Ok(())
+            }
+        }
+    }
+
+    fn check_rank(&self, rank: usize) -> Result<()> {
+        if rank >= self.size() {
+            return Err(Error::argument("rank", rank, format!("the world has {} ranks", self.size())));
+        }
+        Ok(())
+    }
+}
