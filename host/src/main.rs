@@ -1,2 +1,7 @@
-//! The `tilewire` program.
-fn main() {}
+//! The `tilewire` program; see [`tilewire::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tilewire::cli::main()
+}
