@@ -5,6 +5,7 @@ pub mod data;
 pub mod error;
 pub mod fault;
 pub mod matrix;
+pub mod model;
 pub mod reference;
 pub mod scalar;
 
