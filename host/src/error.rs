@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use crate::compare::{BitDifference, Report};
 use crate::fault::Fault;
 
 /// A result of this crate.
@@ -65,6 +66,12 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A result is further from its reference than its tolerance allows.
+    #[error("wrong result: {0}")]
+    Mismatch(Box<Report>),
+    /// Two results that must be the same bits are not.
+    #[error("bits differ: {0}")]
+    BitsDiffer(Box<BitDifference>),
     /// Reading or writing a file failed.
     #[error("{path}: {source}")]
     Io {

@@ -1,0 +1,155 @@
+//! Properties of the pure code that host and device share: which tile, in which order, in which buffer, at which address.
+//!
+//! Each property is a function that returns what is wrong, and each has a mutant that it must catch.
+
+mod properties;
+
+use properties::{addresses, coverage, partition, raster, ring};
+use proptest::prelude::*;
+use tilewire::kernels::abi::Transport;
+use tilewire::kernels::comm::route::{chunk_of, owner_at_step};
+use tilewire::kernels::comm::workspace::Workspace;
+use tilewire::kernels::pipeline::state::PipelineState;
+use tilewire::kernels::schedule::chunked::ChunkedTiles;
+use tilewire::kernels::schedule::raster::Raster;
+use tilewire::kernels::shape::{GlobalAddr, Rank};
+
+#[test]
+fn the_raster_is_a_bijection_onto_every_grid_up_to_40_by_40() {
+    let mut grids = 0;
+    for tiles_m in 0..=40 {
+        for tiles_n in 0..=40 {
+            // A group of more rows than the grid has is the same as one of all its rows.
+            for group in 1..=tiles_m + 1 {
+                let r = Raster { tiles_m, tiles_n, group };
+                raster::is_bijection(tiles_m, tiles_n, |linear| r.tile(linear))
+                    .unwrap_or_else(|e| panic!("{r:?}: {e}"));
+                grids += 1;
+            }
+        }
+    }
+    assert_eq!(grids, 41 * (1..=41).sum::<u32>());
+}
+
+#[test]
+fn a_raster_that_forgets_its_short_last_group_is_caught() {
+    let r = Raster { tiles_m: 5, tiles_n: 3, group: 2 };
+    let mutant = |linear: u32| {
+        let (group_idx, rest) = (linear / (r.group * r.tiles_n), linear % (r.group * r.tiles_n));
+        (group_idx * r.group + rest % r.group, rest / r.group)
+    };
+    let e = raster::is_bijection(r.tiles_m, r.tiles_n, mutant).unwrap_err();
+    assert_eq!(e, "tile 13 is (5, 0), outside of 5 × 3");
+}
+
+fn chunked() -> impl Strategy<Value = ChunkedTiles> {
+    let tile = prop::sample::select(vec![1u32, 3, 16, 64, 128, 256]);
+    (0u32..500, 0u32..500, 1u32..=8, any::<u32>(), tile.clone(), tile, 1u32..12).prop_filter_map(
+        "fewer than 20000 tiles",
+        |(m, n, world, rank, tile_m, tile_n, group)| {
+            let few = m.div_ceil(tile_m) * n.div_ceil(tile_n) < 20_000;
+            few.then_some(ChunkedTiles { m, n, rank: Rank(rank % world), world, tile_m, tile_n, group })
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn all_ctas_of_any_grid_compute_every_element_once_and_the_own_chunk_last(t in chunked(), num_ctas in 1u32..200) {
+        coverage::is_complete(&t, num_ctas, |linear| t.nth(linear, t.world)).map_err(TestCaseError::fail)?;
+    }
+
+    #[test]
+    fn the_first_steps_are_a_prefix_without_the_own_chunk(t in chunked()) {
+        let all = t.world * t.m.div_ceil(t.tile_m).max(1) * t.n.div_ceil(t.tile_n);
+        let others: Vec<_> = (0..all).map_while(|linear| t.nth(linear, t.world - 1)).collect();
+        prop_assert!(others.iter().all(|tile| tile.owner != t.rank));
+        let whole: Vec<_> = (0..all).map_while(|linear| t.nth(linear, t.world)).collect();
+        prop_assert_eq!(&whole[..others.len()], &others[..]);
+        prop_assert_eq!(whole.len() - others.len(), t.own_tiles() as usize);
+    }
+
+    #[test]
+    fn chunks_partition_any_number_of_rows(m in any::<u32>(), world in 1u32..=8) {
+        partition::is_partition(m, (0..world).map(|d| chunk_of(m, world, Rank(d)))).map_err(TestCaseError::fail)?;
+    }
+
+    #[test]
+    fn owners_at_one_step_are_a_permutation(world in 1u32..=8, step in 0u32..8) {
+        let step = step % world;
+        let mut owners: Vec<_> = (0..world).map(|r| owner_at_step(Rank(r), world, step)).collect();
+        owners.sort_unstable();
+        prop_assert!(owners.into_iter().eq((0..world).map(Rank)));
+    }
+
+    #[test]
+    fn a_jump_in_a_ring_is_as_many_steps(start in 0u32..40, n in 0u32..200) {
+        fn check<const STAGES: u32>(start: u32, n: u32) -> Result<(), String> {
+            ring::jump_is_steps::<STAGES>(start, n, PipelineState::advanced_by)
+        }
+        let checks = [check::<1>, check::<2>, check::<3>, check::<4>, check::<5>, check::<6>, check::<7>, check::<8>];
+        for check in checks {
+            check(start, n).map_err(TestCaseError::fail)?;
+        }
+    }
+
+    #[test]
+    fn parts_of_a_workspace_are_disjoint_and_aligned(
+        world in 1u32..=8, slot_tiles in 0u32..60, kib in 1u32..130, base in 0u64..(1 << 36), staged in any::<bool>(),
+    ) {
+        let ws = Workspace { base: GlobalAddr(base * 1024), world, slot_tiles, tile_bytes: kib * 1024 };
+        let transport = if staged { Transport::Staged } else { Transport::Push };
+        addresses::are_disjoint(&ws, ws.bytes(transport), addresses::of(&ws, transport)).map_err(TestCaseError::fail)?;
+    }
+}
+
+#[test]
+fn a_big_workspace_needs_64_bits_and_gets_them() {
+    // 65664 × 32768 in tiles of 128 × 256 of bf16, over 2 ranks.
+    let slot_tiles = 65_664u32.div_ceil(2).div_ceil(128) * 128;
+    let ws = Workspace { base: GlobalAddr(1 << 40), world: 2, slot_tiles, tile_bytes: 65_536 };
+    assert!(ws.bytes(Transport::Push) > u64::from(u32::MAX));
+    addresses::are_disjoint(&ws, ws.bytes(Transport::Staged), addresses::of(&ws, Transport::Staged)).unwrap();
+}
+
+const EXAMPLE: ChunkedTiles =
+    ChunkedTiles { m: 300, n: 200, rank: Rank(1), world: 3, tile_m: 64, tile_n: 64, group: 2 };
+
+#[test]
+fn a_schedule_that_drops_repeats_or_reorders_tiles_is_caught() {
+    let t = EXAMPLE;
+    let error = |nth: &dyn Fn(u32) -> _| coverage::is_complete(&t, 7, nth).unwrap_err();
+    let total = (0..).map_while(|linear| t.nth(linear, t.world)).count() as u32;
+    let dropped = error(&|linear| (linear + 1 < total).then(|| t.nth(linear, t.world)).flatten());
+    assert!(dropped.contains("is computed 0 times"), "{dropped}");
+    let repeated = error(&|linear| t.nth(linear - u32::from(linear + 1 == total), t.world));
+    assert!(repeated.contains("is computed 2 times"), "{repeated}");
+    let own_first = ChunkedTiles { rank: Rank(0), ..t };
+    let reordered = error(&|linear| own_first.nth(linear, t.world));
+    assert!(reordered.contains("before the last chunk"), "{reordered}");
+}
+
+#[test]
+fn a_ring_whose_phase_does_not_turn_is_caught() {
+    let mutant = |state: PipelineState<4>, n: u32| state.advanced_by(n % 4);
+    assert!(ring::jump_is_steps::<4>(0, 3, mutant).is_ok());
+    assert!(ring::jump_is_steps::<4>(0, 4, mutant).unwrap_err().starts_with("4 steps from use 0"));
+}
+
+#[test]
+fn overlapping_or_overflowing_workspace_parts_are_caught() {
+    let ws = Workspace { base: GlobalAddr(4096), world: 2, slot_tiles: 3, tile_bytes: 1024 };
+    let parts = || addresses::of(&ws, Transport::Push);
+    let bytes = ws.bytes(Transport::Push);
+    let overlap = parts().chain([("mutant".into(), ws.slot(0, Rank(1), 0).0 + 1020, 4)]);
+    assert!(addresses::are_disjoint(&ws, bytes, overlap).unwrap_err().contains("overlaps mutant"));
+    assert!(addresses::are_disjoint(&ws, bytes - 1, parts()).unwrap_err().contains("past the end"));
+}
+
+#[test]
+fn chunks_that_overlap_or_leave_gaps_are_caught() {
+    let chunks = |m| (0..3).map(move |d| chunk_of(m, 3, Rank(d)));
+    assert!(partition::is_partition(10, chunks(10)).is_ok());
+    assert!(partition::is_partition(10, chunks(11)).is_err() && partition::is_partition(10, chunks(9)).is_err());
+    assert!(partition::is_partition(10, chunks(10).skip(1)).is_err());
+}

@@ -1,0 +1,184 @@
+//! The properties of `prop_schedule`, each as a function that says what is wrong.
+
+/// Rasters.
+pub mod raster {
+    /// `tile` maps 0..tiles_m·tiles_n onto the grid, each tile once.
+    pub fn is_bijection(tiles_m: u32, tiles_n: u32, tile: impl Fn(u32) -> (u32, u32)) -> Result<(), String> {
+        let mut seen = vec![false; (tiles_m * tiles_n) as usize];
+        for linear in 0..tiles_m * tiles_n {
+            let (row, col) = tile(linear);
+            if row >= tiles_m || col >= tiles_n {
+                return Err(format!("tile {linear} is ({row}, {col}), outside of {tiles_m} × {tiles_n}"));
+            }
+            if std::mem::replace(&mut seen[(row * tiles_n + col) as usize], true) {
+                return Err(format!("tile {linear} is ({row}, {col}), which came before"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rank order and tiles together.
+pub mod coverage {
+    use tilewire::kernels::comm::route::chunk_of;
+    use tilewire::kernels::schedule::chunked::{ChunkTile, ChunkedTiles, max_chunk_tiles};
+
+    /// CTAs that take every `num_ctas`-th tile of `nth` compute each element once, each tile in its owner's chunk and
+    /// slot; chunks come one after another, the own one last.
+    pub fn is_complete(t: &ChunkedTiles, num_ctas: u32, nth: impl Fn(u32) -> Option<ChunkTile>) -> Result<(), String> {
+        let mut computed = vec![0u8; (t.m * t.n) as usize];
+        let mut owners = vec![];
+        let per_cta = |cta| {
+            (0..).map_while({
+                let nth = &nth;
+                move |i: u32| nth(cta + i * num_ctas)
+            })
+        };
+        for cta in 0..num_ctas {
+            for (i, tile) in (0u32..).zip(per_cta(cta)) {
+                in_its_place(t, &tile)?;
+                owners.push((cta + i * num_ctas, tile.owner));
+                for row in tile.row..tile.row + tile.extent.rows {
+                    for col in tile.col..tile.col + tile.extent.cols {
+                        computed[(row * t.n + col) as usize] += 1;
+                    }
+                }
+            }
+        }
+        if let Some(i) = computed.iter().position(|&times| times != 1) {
+            let (row, col) = (i as u32 / t.n, i as u32 % t.n);
+            return Err(format!("element ({row}, {col}) is computed {} times", computed[i]));
+        }
+        owners.sort_unstable();
+        owners.dedup_by_key(|(_, owner)| *owner);
+        match owners.iter().rposition(|(_, owner)| *owner == t.rank) {
+            Some(i) if i + 1 < owners.len() => Err("the own chunk comes before the last chunk".to_string()),
+            _ if owners.len() > t.world as usize => Err("the tiles of a chunk do not follow each other".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn in_its_place(t: &ChunkedTiles, tile: &ChunkTile) -> Result<(), String> {
+        let chunk = chunk_of(t.m, t.world, tile.owner);
+        let extent = tile.extent;
+        let rows = (1..=t.tile_m).contains(&extent.rows) && tile.chunk_row + extent.rows <= chunk.rows;
+        let cols = (1..=t.tile_n).contains(&extent.cols) && tile.col + extent.cols <= t.n;
+        let slot = tile.index < max_chunk_tiles(t.m, t.n, t.world, t.tile_m, t.tile_n);
+        let row = tile.row == chunk.first_row + tile.chunk_row;
+        if rows && cols && slot && row { Ok(()) } else { Err(format!("{tile:?} leaves its chunk {chunk:?}")) }
+    }
+}
+
+/// Chunks of rows.
+pub mod partition {
+    use tilewire::kernels::comm::route::Chunk;
+
+    /// The chunks are 0..m, cut in order.
+    pub fn is_partition(m: u32, chunks: impl Iterator<Item = Chunk>) -> Result<(), String> {
+        let mut next = 0u64;
+        for chunk in chunks {
+            if u64::from(chunk.first_row) != next {
+                return Err(format!("{chunk:?} does not start at row {next}"));
+            }
+            next += u64::from(chunk.rows);
+        }
+        if next == u64::from(m) { Ok(()) } else { Err(format!("chunks end at row {next} of {m}")) }
+    }
+}
+
+/// Rings.
+pub mod ring {
+    use tilewire::kernels::pipeline::state::PipelineState;
+    use tilewire::kernels::shape::Parity;
+
+    /// `jump(state, n)` is `n` times `advance`, from use `start`; and use u is in buffer u mod STAGES, its turn's parity
+    /// that of u div STAGES.
+    pub fn jump_is_steps<const STAGES: u32>(
+        start: u32,
+        n: u32,
+        jump: impl Fn(PipelineState<STAGES>, u32) -> PipelineState<STAGES>,
+    ) -> Result<(), String> {
+        let steps = |from: PipelineState<STAGES>, n: u32| {
+            (0..n).fold(from, |mut state, _| {
+                state.advance();
+                state
+            })
+        };
+        let from = steps(PipelineState::start(), start);
+        let (stepped, jumped, usage) = (steps(from, n), jump(from, n), start + n);
+        if stepped != jumped {
+            return Err(format!("{n} steps from use {start} of {STAGES}: {stepped:?}, in one jump: {jumped:?}"));
+        }
+        let turn = usage / STAGES;
+        let parities = (Parity::of_phase(turn), Parity::of_phase(turn + 1));
+        if jumped.index() == usage % STAGES && (jumped.full_parity(), jumped.empty_parity()) == parities {
+            Ok(())
+        } else {
+            Err(format!("use {usage} of {STAGES} is {jumped:?}"))
+        }
+    }
+}
+
+/// Workspaces.
+pub mod addresses {
+    use tilewire::kernels::abi::Transport;
+    use tilewire::kernels::comm::workspace::{WORKSPACE_ALIGN, Workspace};
+    use tilewire::kernels::shape::Rank;
+
+    /// Something in a workspace: its name, address and bytes.
+    pub type Part = (String, u64, u64);
+
+    /// Everything that has an address in `ws`.
+    pub fn of(ws: &Workspace, transport: Transport) -> impl Iterator<Item = Part> {
+        let ws = *ws;
+        let word = |name: &str, addr: u64| (name.to_string(), addr, 4);
+        let header = [
+            word("epoch", ws.epoch().0),
+            word("exit count", ws.exit_count().0),
+            word("abort", ws.abort().0),
+            word("claim", ws.claim().0),
+        ];
+        let credits = (0..ws.world).map(move |r| (format!("credit {r}"), ws.credit(Rank(r)).0, 4));
+        let tiles = (0..ws.world).flat_map(move |r| (0..ws.slot_tiles).map(move |tile| (Rank(r), tile)));
+        let of_tile = tiles.flat_map(move |(rank, tile)| {
+            let (name, bytes) = (|what: &str| format!("{what} ({}, {tile})", rank.0), u64::from(ws.tile_bytes));
+            let staging = (transport == Transport::Staged).then(|| (name("staging"), ws.staging(rank, tile).0, bytes));
+            [
+                (name("signal"), ws.signal(rank, tile).0, 4),
+                (name("staged"), ws.staged(rank, tile).0, 4),
+                (name("even slot"), ws.slot(0, rank, tile).0, bytes),
+                (name("odd slot"), ws.slot(1, rank, tile).0, bytes),
+            ]
+            .into_iter()
+            .chain(staging)
+        });
+        header.into_iter().chain(credits).chain(of_tile)
+    }
+
+    /// The parts lie in the `bytes` of `ws` without overlap; words in the part that is initialised, 4-byte aligned, tiles
+    /// behind it, on the alignment of a swizzled tile.
+    pub fn are_disjoint(ws: &Workspace, bytes: u64, parts: impl Iterator<Item = Part>) -> Result<(), String> {
+        let mut parts: Vec<Part> = parts.collect();
+        parts.sort_by_key(|part| part.1);
+        for pair in parts.windows(2) {
+            if pair[0].1 + pair[0].2 > pair[1].1 {
+                return Err(format!("{} overlaps {}", pair[0].0, pair[1].0));
+            }
+        }
+        let control_end = ws.base.0 + ws.control_bytes();
+        for (name, addr, len) in &parts {
+            if *addr < ws.base.0 || addr + len > ws.base.0 + bytes {
+                return Err(format!("{name} goes past the end or starts before the workspace"));
+            }
+            let right = if *len == 4 {
+                addr.is_multiple_of(4) && addr + len <= control_end
+            } else {
+                addr.is_multiple_of(WORKSPACE_ALIGN) && *addr >= control_end
+            };
+            if !right {
+                return Err(format!("{name} at {addr:#x} is misaligned or in the wrong part"));
+            }
+        }
+        Ok(())
+    }
+}
