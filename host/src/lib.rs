@@ -1,14 +1,20 @@
 //! tilewire: matrix multiplication fused with communication on NVIDIA Hopper GPUs.
 
+pub mod cli;
 pub mod compare;
 pub mod data;
 pub mod error;
 pub mod fault;
 pub mod matrix;
 pub mod model;
+pub mod ops;
+pub mod plan;
 pub mod reference;
 pub mod scalar;
+pub mod world;
 
 pub use error::{Error, Result};
+pub use plan::{Layout, MatrixArg, Variant};
+pub use world::{RawStream, Tensor, World};
 /// The device crate: kernels, and everything host and device must agree on.
 pub use tilewire_kernels as kernels;

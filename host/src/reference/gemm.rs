@@ -4,34 +4,9 @@ use matrixmultiply::dgemm;
 use rayon::prelude::*;
 
 use crate::matrix::{Matrix, MatrixRef};
+pub use crate::plan::Layout;
 use crate::scalar::Scalar;
 use crate::{Error, Result};
-
-/// How A and B lie in memory; both row-major. D is M×N.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layout {
-    /// D = A·Bᵀ: A is M×K, B is N×K.
-    Nt,
-    /// D = A·B: A is M×K, B is K×N.
-    Nn,
-    /// D = Aᵀ·B: A is K×M, B is K×N.
-    Tn,
-}
-
-impl Layout {
-    /// M, N and K of the product of an A and a B of these (rows, columns).
-    ///
-    /// # Errors
-    /// A and B disagree on K.
-    pub fn shape(self, a: (usize, usize), b: (usize, usize)) -> Result<(usize, usize, usize)> {
-        let (m, k) = if self == Self::Tn { (a.1, a.0) } else { a };
-        let (n, k_of_b) = if self == Self::Nt { b } else { (b.1, b.0) };
-        if k != k_of_b {
-            return Err(Error::argument("K of B", k_of_b, format!("K of A is {k} (layout {self:?})")));
-        }
-        Ok((m, n, k))
-    }
-}
 
 /// Rows of D that one task computes. Part of the result: see the module's promise about threads.
 const ROWS_PER_TASK: usize = 128;
