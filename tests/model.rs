@@ -24,13 +24,13 @@ fn a_real_down_projection_is_found_sharded_and_summed_back() {
         let shards = KShards::new(found[0].k, world).unwrap();
         let (a_r, b_r) = (shards.cut(a.view()).unwrap(), shards.cut(b.view()).unwrap());
         let ranks: Vec<_> = a_r.iter().zip(&b_r).map(|(a, b)| (a.view(), b.view())).collect();
-        let truth = fused::truth(&ranks).unwrap();
+        let truth = fused::truth(Layout::Nt, &ranks).unwrap();
         let whole = gemm(Layout::Nt, a.view(), b.view()).unwrap();
         let joined: Vec<f64> = truth.iter().flat_map(|m| m.data().to_vec()).collect();
         let off = joined.iter().zip(whole.data()).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
         assert!(off < 1e-12, "cutting K changes nothing but f64's last bits: {off}");
 
-        let result: Vec<Matrix<bf16>> = fused::protocol::<_, bf16, _>(&ranks).unwrap();
+        let result: Vec<Matrix<bf16>> = fused::protocol::<_, bf16, _>(Layout::Nt, &ranks).unwrap();
         let (result, truth): (Vec<_>, Vec<_>) =
             (result.iter().map(Matrix::view).collect(), truth.iter().map(Matrix::view).collect());
         let scale = ranks.iter().map(|(a, b)| operand_scale(*a, *b)).fold(0.0, f64::max);

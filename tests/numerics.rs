@@ -6,7 +6,7 @@ use tilewire::data;
 use tilewire::kernels::config::Element;
 use tilewire::matrix::{Matrix, MatrixRef};
 use tilewire::reference::fused::{self, Operands};
-use tilewire::reference::reduce_scatter;
+use tilewire::reference::{Layout, reduce_scatter};
 use tilewire::scalar::{Scalar, unit_roundoff};
 
 const DOC: &str = include_str!("../docs/numerics.md");
@@ -46,7 +46,7 @@ impl<T: Scalar> Problem<T> {
     fn new(m: usize, n: usize, k: usize, world: u64) -> Self {
         let rank = |r| (data::normal(m, k, 2 * r), data::normal(n, k, 2 * r + 1));
         let ranks: Vec<_> = (0..world).map(rank).collect();
-        let truth = fused::truth(&Self::views(&ranks)).unwrap();
+        let truth = fused::truth(Layout::Nt, &Self::views(&ranks)).unwrap();
         Self { ranks, truth }
     }
 
@@ -109,7 +109,7 @@ fn the_worst_case_bound_holds_and_the_statistical_one_is_far_below_it() {
     let (a, b) = (p.ranks[0].0.view(), p.ranks[0].1.view());
     let (sum, exact) = (accumulate(a, b, truncating), &p.truth[0]);
     let size = |m: MatrixRef<bf16>| m.map(|x| bf16::from_f32(x.to_f32().abs()));
-    let sizes = fused::unsharded(&[(size(a).view(), size(b).view())]).unwrap();
+    let sizes = fused::unsharded(Layout::Nt, &[(size(a).view(), size(b).view())]).unwrap();
     let (mut largest, mut smallest_bound) = (0f64, f64::INFINITY);
     for ((sum, exact), size) in sum.data().iter().zip(exact.data()).zip(sizes.data()) {
         let n = k as f64 / 8_388_608.0;
@@ -154,8 +154,8 @@ fn small_integers_are_exact_through_every_type_and_order() {
     // K · W · max² = 2048 · 81 ≤ 2²⁴.
     let ranks: Vec<(Matrix<bf16>, Matrix<bf16>)> =
         (0..world).map(|r| (data::integers(20, k, 2 * r, 9), data::integers(30, k, 2 * r + 1, 9))).collect();
-    let exact = fused::truth(&Problem::views(&ranks)).unwrap();
-    let protocol: Vec<Matrix<f32>> = fused::protocol::<_, f32, _>(&Problem::views(&ranks)).unwrap();
+    let exact = fused::truth(Layout::Nt, &Problem::views(&ranks)).unwrap();
+    let protocol: Vec<Matrix<f32>> = fused::protocol::<_, f32, _>(Layout::Nt, &Problem::views(&ranks)).unwrap();
     for next in [to_nearest as Accumulate, truncating] {
         let mut partials: Vec<_> = ranks.iter().map(|(a, b)| accumulate(a.view(), b.view(), next)).collect();
         for _ in 0..world {

@@ -6,8 +6,8 @@ use tilewire::data;
 use tilewire::kernels::config::Element;
 use tilewire::matrix::{Matrix, MatrixRef};
 use tilewire::reference::fused::{self, Operands};
-use tilewire::reference::reduce_scatter;
 use tilewire::reference::sampled::{Sample, sampled_truth};
+use tilewire::reference::{Layout, reduce_scatter};
 
 fn views<T>(matrices: &[Matrix<T>]) -> Vec<MatrixRef<'_, T>> {
     matrices.iter().map(Matrix::view).collect()
@@ -38,7 +38,7 @@ fn an_identity_b_carries_patterns_through_and_ranks_are_summed_not_averaged() {
         let (m, n) = (37, 24);
         let ranks: Vec<(Matrix<bf16>, _)> =
             (0..world).map(|r| (data::pattern(m, n, r), data::identity(n, n))).collect();
-        let result: Vec<Matrix<f32>> = fused::protocol::<_, bf16, _>(&operands(&ranks)).unwrap();
+        let result: Vec<Matrix<f32>> = fused::protocol::<_, bf16, _>(Layout::Nt, &operands(&ranks)).unwrap();
         assert!(!differs(&result, &reduce(&partials(m, n, world))));
         let sum = |row, col| (0..world).map(|r| data::pattern_value(row, col, r)).sum::<i32>() as f32;
         assert_eq!(*result[1].view().at(0, 5), sum(m.div_ceil(world), 5));
@@ -96,10 +96,10 @@ fn ranks_that_change_places_are_seen_where_it_matters() {
     // Operands: A of one rank with B of another.
     let mut ranks: Vec<(Matrix<bf16>, Matrix<bf16>)> =
         (0..world).map(|r| (data::pattern(m, 16, r), data::pattern(n, 16, 100 + r))).collect();
-    let truth = fused::truth(&operands(&ranks)).unwrap();
+    let truth = fused::truth(Layout::Nt, &operands(&ranks)).unwrap();
     let swapped = ranks[0].1.clone();
     ranks[0].1 = std::mem::replace(&mut ranks[2].1, swapped);
-    let result: Vec<Matrix<bf16>> = fused::protocol::<_, bf16, _>(&operands(&ranks)).unwrap();
+    let result: Vec<Matrix<bf16>> = fused::protocol::<_, bf16, _>(Layout::Nt, &operands(&ranks)).unwrap();
     let report = compare_chunks(&views(&result), &views(&truth), Tolerance { absolute: 0.0, relative: 0.02 }).unwrap();
     assert!(report.failures * 2 > report.elements && report.clone().check().is_err(), "{report}");
     // The order of addition: sums that f32 must round tell 0, 1, 2, 3 from 3, 2, 1, 0.
@@ -127,8 +127,8 @@ fn a_sample_finds_a_fault_at_any_tile_edge_and_says_where() {
     let ranks: Vec<(Matrix<bf16>, Matrix<bf16>)> =
         (0..world).map(|r| (data::normal(m, k, r), data::normal(n, k, 10 + r))).collect();
     let sample = Sample::edges(m, n, 4, 32, 64).unwrap().with_random(8, 1);
-    let expected = sampled_truth(&operands(&ranks), &sample).unwrap();
-    let right: Vec<Matrix<bf16>> = fused::protocol::<_, bf16, _>(&operands(&ranks)).unwrap();
+    let expected = sampled_truth(Layout::Nt, &operands(&ranks), &sample).unwrap();
+    let right: Vec<Matrix<bf16>> = fused::protocol::<_, bf16, _>(Layout::Nt, &operands(&ranks)).unwrap();
     let judge = |chunks: &[Matrix<bf16>]| {
         let actual = sample.pick_chunks(&views(chunks)).unwrap();
         let tolerance = Tolerance::for_gemm(k, 4, Element::Bf16);
@@ -151,7 +151,7 @@ fn elements_past_the_32_bit_range_are_reached() {
     let (i, j) = (sample.rows().len() - 1, sample.cols().len() - 1);
     assert_eq!(sample.place(i, j), Place { rank: 1, row: 65_663, col: 32_767 });
     let (a, b) = (data::integers::<bf16>(65_664, 8, 1, 3), data::integers::<bf16>(32_768, 8, 2, 3));
-    let expected = sampled_truth(&[(a.view(), b.view()); 2], &sample).unwrap();
+    let expected = sampled_truth(Layout::Nt, &[(a.view(), b.view()); 2], &sample).unwrap();
     let dot: f64 = a.view().row(65_663).iter().zip(b.view().row(32_767)).map(|(a, b)| a.to_f64() * b.to_f64()).sum();
     assert_eq!(*expected.view().at(i, j), 2.0 * dot);
 }

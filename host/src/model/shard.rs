@@ -97,7 +97,7 @@ mod tests {
             let shards = KShards::new(k, world).unwrap();
             let (sa, sb) = (shards.cut(a.view()).unwrap(), shards.cut(b.view()).unwrap());
             let ranks: Vec<_> = sa.iter().zip(&sb).map(|(a, b)| (a.view(), b.view())).collect();
-            assert_eq!(fused::unsharded(&ranks).unwrap(), gemm(Layout::Nt, a.view(), b.view()).unwrap());
+            assert_eq!(fused::unsharded(Layout::Nt, &ranks).unwrap(), gemm(Layout::Nt, a.view(), b.view()).unwrap());
         }
     }
 

@@ -13,7 +13,7 @@ mod gemm;
 mod reduce_scatter;
 pub mod sampled;
 
-pub use gemm::{Layout, gemm, gemm_scaled};
+pub use gemm::{Layout, gemm, gemm_scaled, product_shape};
 pub use reduce_scatter::{chunks_of, reduce_scatter};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! and multiplied like any other matrices.
 
 use super::fused::Operands;
-use super::{Layout, chunks_of, gemm};
+use super::{Layout, chunks_of, gemm, product_shape};
 use crate::compare::Place;
 use crate::data::random_at;
 use crate::matrix::{Matrix, MatrixRef};
@@ -132,7 +132,7 @@ pub fn sampled_gemm<T: Scalar>(
     b: MatrixRef<T>,
     sample: &Sample,
 ) -> Result<Matrix<f64>> {
-    let (m, n, k) = layout.shape((a.rows(), a.cols()), (b.rows(), b.cols()))?;
+    let (m, n, k) = product_shape(layout, a, b)?;
     sample.expect_shape("product", m, n)?;
     let along_k: Vec<usize> = (0..k).collect();
     let a = if layout == Layout::Tn { a.pick(&along_k, &sample.rows) } else { a.pick(&sample.rows, &along_k) };
@@ -140,17 +140,17 @@ pub fn sampled_gemm<T: Scalar>(
     gemm(layout, a.view(), b.view())
 }
 
-/// The sample's elements of Σ_r A_r·B_rᵀ, in f64: (sampled rows) × (sampled columns).
+/// The sample's elements of Σ_r A_r·B_r, in f64: (sampled rows) × (sampled columns).
 ///
 /// # Errors
 /// As [`sampled_gemm`]; the number of ranks is not that of the sample's world.
-pub fn sampled_truth<T: Scalar>(ranks: &[Operands<T>], sample: &Sample) -> Result<Matrix<f64>> {
+pub fn sampled_truth<T: Scalar>(layout: Layout, ranks: &[Operands<T>], sample: &Sample) -> Result<Matrix<f64>> {
     if ranks.len() != sample.world {
         return Err(Error::argument("ranks", ranks.len(), format!("the sample's world is {}", sample.world)));
     }
     let mut sum = Matrix::from_fn(sample.rows.len(), sample.cols.len(), |_, _| 0.0);
     for (a, b) in ranks {
-        let partial = sampled_gemm(Layout::Nt, *a, *b, sample)?;
+        let partial = sampled_gemm(layout, *a, *b, sample)?;
         sum.data_mut().iter_mut().zip(partial.data()).for_each(|(sum, x)| *sum += x);
     }
     Ok(sum)

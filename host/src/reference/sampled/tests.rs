@@ -47,11 +47,11 @@ fn sharded_results_are_sampled_where_their_owners_keep_them() {
             (0..8).map(|r| (data::integers::<bf16>(m, 8, r, 5), data::integers(21, 8, 50 + r, 5))).collect();
         let views: Vec<_> = ranks.iter().map(|(a, b)| (a.view(), b.view())).collect();
         let sample = Sample::edges(m, 21, 8, 4, 8).unwrap();
-        let chunks = truth(&views).unwrap();
+        let chunks = truth(Layout::Nt, &views).unwrap();
         let chunks: Vec<_> = chunks.iter().map(Matrix::view).collect();
-        let sampled = sampled_truth(&views, &sample).unwrap();
+        let sampled = sampled_truth(Layout::Nt, &views, &sample).unwrap();
         assert_eq!(sample.pick_chunks(&chunks).unwrap(), sampled);
-        assert_eq!(sample.pick(unsharded(&views).unwrap().view()).unwrap(), sampled);
+        assert_eq!(sample.pick(unsharded(Layout::Nt, &views).unwrap().view()).unwrap(), sampled);
         for i in 0..sample.rows().len() {
             let place = sample.place(i, 0);
             let chunk = chunks_of(m, 8).unwrap()[place.rank];
@@ -67,5 +67,5 @@ fn a_sample_of_another_shape_is_refused() {
     let sample = Sample::edges(9, 8, 1, 4, 4).unwrap();
     let e = sampled_gemm(Layout::Nt, a.view(), a.view(), &sample).unwrap_err().to_string();
     assert_eq!(e, "product is 8 × 8, but the sample is of 9 × 8");
-    assert!(sampled_truth(&[(a.view(), a.view())], &Sample::edges(8, 8, 2, 4, 4).unwrap()).is_err());
+    assert!(sampled_truth(Layout::Nt, &[(a.view(), a.view())], &Sample::edges(8, 8, 2, 4, 4).unwrap()).is_err());
 }
