@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod fault;
+pub mod ptx;
 
 pub use error::{Error, Result};
 /// The device crate: kernels, and everything host and device must agree on.
