@@ -67,7 +67,8 @@ impl Job<'_> {
             args.push("-Dwarnings".into());
         }
         args.extend(externs);
-        // Whatever a path ends up in, the PTX must not depend on where the sources lie.
+        // The PTX must not depend on where the sources lie; what the compiler says should still name real files.
+        args.push("--remap-path-scope=object".into());
         let mut remap = OsString::from("--remap-path-prefix=");
         remap.push(self.crate_dir);
         remap.push("=");

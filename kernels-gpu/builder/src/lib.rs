@@ -22,9 +22,11 @@
 //! | [`stamp`] | launch bounds and alignments, written into the text |
 //! | [`contract`] | what the text must and must not hold |
 //! | [`stored`] | the file in the repository |
+//! | [`gate`] | what ptxas and a disassembler say about it |
 #![forbid(unsafe_code)]
 
 pub mod contract;
+pub mod gate;
 pub mod ptx;
 pub mod stamp;
 pub mod stored;
