@@ -59,14 +59,10 @@ impl Job<'_> {
             Core::Sources(library) => self.core(&work, library)?,
         };
         let asm = work.join(format!("{}.s", self.crate_name));
-        let mut args = vec![flag("--emit=asm=", &asm)];
-        if let Some(path) = self.llvm_ir {
-            args.push(flag("--emit=llvm-ir=", path));
-        }
+        let mut args = externs;
         if self.deny_warnings {
             args.push("-Dwarnings".into());
         }
-        args.extend(externs);
         // The PTX must not depend on where the sources lie; what the compiler says should still name real files.
         args.push("--remap-path-scope=object".into());
         let mut remap = OsString::from("--remap-path-prefix=");
@@ -75,7 +71,15 @@ impl Job<'_> {
         remap.push(self.crate_name);
         args.push(remap);
         let root = self.crate_dir.join("src").join("lib.rs");
-        let warnings = self.rustc(self.crate_name, self.edition, &root, &args)?;
+        let emit = |what: OsString| {
+            let args: Vec<_> = args.iter().cloned().chain([what]).collect();
+            self.rustc(self.crate_name, self.edition, &root, &args)
+        };
+        // Apart from the PTX: asking for both in one call changes the names of constants in it.
+        if let Some(path) = self.llvm_ir {
+            emit(flag("--emit=llvm-ir=", path))?;
+        }
+        let warnings = emit(flag("--emit=asm=", &asm))?;
         let ptx = fs::read_to_string(&asm).map_err(CudaBuilderError::io(&asm))?;
         Ok(Compiled { ptx, warnings })
     }
