@@ -198,7 +198,7 @@ fn a_violation_says_where_what_and_which_rule() {
     let violations = check(&text, &table());
     assert_eq!(
         violations[0].to_string(),
-        "line 26, first: `red.global.add.u32 [%rd1], 1`, but an atomic must name its scope (.cta, .cluster, .gpu or \
+        "line 25, first: `red.global.add.u32 [%rd1], 1`, but an atomic must name its scope (.cta, .cluster, .gpu or \
          .sys): core::sync::atomic loses it"
     );
 }
