@@ -3,12 +3,15 @@
 pub mod cli;
 pub mod compare;
 pub mod data;
+pub mod driver;
+pub mod emulator;
 pub mod error;
 pub mod fault;
 pub mod matrix;
 pub mod model;
 pub mod ops;
 pub mod plan;
+pub mod ptx;
 pub mod reference;
 pub mod scalar;
 pub mod world;

@@ -32,19 +32,6 @@ impl Layout {
         if self == Self::Nt { (n, k) } else { (k, n) }
     }
 
-    /// M, N and K of the product of an A and a B of these (rows, columns).
-    ///
-    /// # Errors
-    /// A and B disagree on K.
-    pub fn shape(self, a: (usize, usize), b: (usize, usize)) -> Result<(usize, usize, usize)> {
-        let (m, k) = if self == Self::Tn { (a.1, a.0) } else { a };
-        let (n, k_of_b) = if self == Self::Nt { b } else { (b.1, b.0) };
-        if k != k_of_b {
-            return Err(Error::argument("K of B", k_of_b, format!("K of A is {k} (layout {self})")));
-        }
-        Ok((m, n, k))
-    }
-
     fn majors(self) -> [Major; 2] {
         match self {
             Self::Nt => [Major::K, Major::K],

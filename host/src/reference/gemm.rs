@@ -1,7 +1,5 @@
 //! D = alpha · A · B + beta · C in f64, for the three operand layouts.
 
-use std::fmt;
-
 use matrixmultiply::dgemm;
 use rayon::prelude::*;
 
@@ -9,33 +7,6 @@ use crate::matrix::{Matrix, MatrixRef};
 pub use crate::plan::Layout;
 use crate::scalar::Scalar;
 use crate::{Error, Result};
-
-/// How A and B lie in memory; both row-major. D is M×N.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Layout {
-    /// D = A·Bᵀ: A is M×K, B is N×K.
-    #[default]
-    Nt,
-    /// D = A·B: A is M×K, B is K×N.
-    Nn,
-    /// D = Aᵀ·B: A is K×M, B is K×N.
-    Tn,
-}
-
-impl Layout {
-    /// All layouts.
-    pub const ALL: [Self; 3] = [Self::Nt, Self::Nn, Self::Tn];
-}
-
-impl fmt::Display for Layout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nt => "nt",
-            Self::Nn => "nn",
-            Self::Tn => "tn",
-        })
-    }
-}
 
 /// M, N and K of the product of A and B.
 ///
