@@ -14,7 +14,8 @@ pub(crate) fn only(entry: &Entry) -> Result<String> {
     let missing = || Error::argument("kernel", entry.name, "the embedded PTX has no such entry");
     let header_end = PTX.find(".visible .entry").ok_or_else(missing)?;
     let start = PTX.find(&format!(".visible .entry {}(", entry.name)).ok_or_else(missing)?;
-    let end = start + PTX[start..].find("\n}\n").ok_or_else(missing)? + 3;
+    // Inline assembly has braces of its own: an entry ends where the next one begins.
+    let end = PTX[start + 1..].find(".visible .entry").map_or(PTX.len(), |next| start + 1 + next);
     Ok(format!("{}{}", &PTX[..header_end], &PTX[start..end]))
 }
 
