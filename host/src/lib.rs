@@ -1,5 +1,6 @@
 //! tilewire: matrix multiplication fused with communication on NVIDIA Hopper GPUs.
 
+pub mod driver;
 pub mod error;
 pub mod fault;
 
