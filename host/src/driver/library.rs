@@ -49,15 +49,18 @@ static STATE: OnceLock<Result<u32, String>> = OnceLock::new();
 /// Functions that this crate calls through cudarc. cudarc panics at the first call of one that the library lacks, so
 /// they are looked for once, here.
 const REQUIRED: &[&str] = &[
+    "cuCtxEnablePeerAccess",
     "cuCtxGetCurrent",
     "cuCtxGetStreamPriorityRange",
     "cuCtxPopCurrent_v2",
     "cuCtxPushCurrent_v2",
     "cuCtxSynchronize",
+    "cuDeviceCanAccessPeer",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",
     "cuDeviceGetName",
+    "cuDeviceGetP2PAttribute",
     "cuDeviceGetUuid_v2",
     "cuDevicePrimaryCtxRelease_v2",
     "cuDevicePrimaryCtxRetain",
@@ -103,6 +106,8 @@ const REQUIRED: &[&str] = &[
     "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
+    "cuStreamWaitValue32_v2",
+    "cuStreamWriteValue32_v2",
     "cuTensorMapEncodeTiled",
     "cuThreadExchangeStreamCaptureMode",
 ];

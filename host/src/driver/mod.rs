@@ -18,8 +18,10 @@ mod host_memory;
 mod launch;
 pub mod library;
 mod module;
+mod peer;
 mod status;
 mod stream;
+mod stream_memory;
 pub mod tensor_map;
 mod uses;
 
@@ -32,4 +34,5 @@ pub use graph::{Capture, CaptureMode, Graph};
 pub use host_memory::{HostVisible, MappedHost, PinnedBuffer};
 pub use launch::{LaunchShape, launch};
 pub use module::{Function, FunctionFacts, Module};
+pub use peer::PeerFacts;
 pub use stream::Stream;
