@@ -14,7 +14,8 @@ use crate::kernels::config::Element;
 use crate::matrix::Matrix;
 use crate::model::KShards;
 use crate::ops::GemmReduceScatter;
-use crate::reference::{Operands, Sample, sampled_truth};
+use crate::plan::Layout;
+use crate::reference::sampled::{Sample, sampled_truth};
 use crate::world::{Tensor, World};
 
 /// What to run.
@@ -133,10 +134,9 @@ impl Job {
     fn check(&self, operands: &JobOperands, actual: &[Matrix<bf16>]) -> Result<Report> {
         let (m, n, k) = (self.m, operands.b[0].rows(), operands.b[0].cols());
         let ranks = operands.a.len();
-        let pairs: Vec<_> =
-            operands.a.iter().zip(&operands.b).map(|(a, b)| Operands { a: a.view(), b: b.view() }).collect();
+        let pairs: Vec<_> = operands.a.iter().zip(&operands.b).map(|(a, b)| (a.view(), b.view())).collect();
         let sample = Sample::edges(m, n, ranks, 128, 256)?.with_random(64, self.seed);
-        let truth = sampled_truth(&pairs, &sample)?;
+        let truth = sampled_truth(Layout::Nt, &pairs, &sample)?;
         let views: Vec<_> = actual.iter().map(Matrix::view).collect();
         let picked = sample.pick_chunks(&views)?;
         let numerics = GemmNumerics {

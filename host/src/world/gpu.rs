@@ -6,7 +6,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::RawStream;
-use crate::driver::{DeviceBuffer, Function, Gpu, LaunchConfig, MappedHost, Module, Stream, launch, memory, peer, tensor_map};
+use crate::driver::{DeviceBuffer, Function, Gpu, LaunchShape, MappedHost, Module, Stream, launch, raw_memory, tensor_map};
 use crate::error::{Error, Result};
 use crate::kernels::abi::{FaultRecord, Launch, TensorMap};
 use crate::kernels::entries::Entry;
@@ -82,7 +82,7 @@ impl GpuWorld {
         }
         for from in &gpus {
             for to in gpus.iter().filter(|to| to.ordinal() != from.ordinal()) {
-                peer::enable_access(from, to)?;
+                from.enable_peer_access(to)?;
             }
         }
         let (mut ranks, mut streams) = (Vec::new(), Vec::new());
@@ -133,12 +133,12 @@ impl GpuWorld {
 
     pub fn write(&self, rank: usize, addr: GlobalAddr, bytes: &[u8]) -> Result<()> {
         // SAFETY: callers pass addresses of live allocations of at least this many bytes.
-        unsafe { memory::write(&self.streams[rank], addr, bytes) }
+        unsafe { raw_memory::write(&self.streams[rank], addr, bytes) }
     }
 
     pub fn read(&self, rank: usize, addr: GlobalAddr, bytes: &mut [u8]) -> Result<()> {
         // SAFETY: callers pass addresses of live allocations of at least this many bytes.
-        unsafe { memory::read(&self.streams[rank], addr, bytes) }
+        unsafe { raw_memory::read(&self.streams[rank], addr, bytes) }
     }
 
     /// Loads `entry` on every GPU, and checks that one of its CTAs fits an SM: then a rank's CTAs, no more than its SMs,
@@ -152,7 +152,7 @@ impl GpuWorld {
             .gpus
             .iter()
             .map(|gpu| {
-                let function = Module::load(gpu, &text)?.function(entry.name, entry.smem_bytes)?;
+                let function = Module::load(gpu, &text)?.entry(entry)?;
                 let fit = function.max_ctas_per_sm(entry.threads, entry.smem_bytes)?;
                 if fit == 0 {
                     return Err(Error::NoGpu {
@@ -179,17 +179,24 @@ impl GpuWorld {
             let functions = loaded
                 .get(given.entry.name)
                 .ok_or_else(|| Error::argument("kernel", given.entry.name, "the plan loads it when it is built"))?;
-            let stream = match streams {
-                None => self.stream(given.rank),
-                Some(streams) => *streams.get(at).ok_or_else(|| {
-                    Error::argument("number of streams", streams.len(), "there is one for each rank")
-                })?,
-            };
-            let maps = [encode(&given.maps[0])?, encode(&given.maps[1])?, encode(&given.maps[2])?];
-            let config = LaunchConfig { ctas: given.num_ctas, threads: given.entry.threads, smem_bytes: given.entry.smem_bytes };
+            let gpu = self.gpu(given.rank);
+            let maps = [encode(gpu, "A", &given.maps[0])?, encode(gpu, "B", &given.maps[1])?, encode(gpu, "D", &given.maps[2])?];
             let param = Launch { maps, args: given.args };
-            // SAFETY: the parameter has the layout that the entry declares, and the caller vouches for its addresses.
-            unsafe { launch::launch(&functions[self.ranks[given.rank].gpu], config, &param, stream.0.cast())? };
+            let function = &functions[self.ranks[given.rank].gpu];
+            let shape = LaunchShape::of_entry(given.entry, given.num_ctas);
+            // SAFETY: the parameter has the layout that the entry declares; the caller vouches for its addresses and
+            // streams.
+            unsafe {
+                match streams {
+                    None => launch(function, &shape, &param, &self.streams[given.rank])?,
+                    Some(streams) => {
+                        let raw = streams.get(at).ok_or_else(|| {
+                            Error::argument("number of streams", streams.len(), "there is one for each rank")
+                        })?;
+                        launch(function, &shape, &param, &Stream::from_raw(gpu, raw.0.cast())?)?;
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -213,9 +220,18 @@ impl GpuWorld {
     }
 }
 
-fn encode(spec: &Option<MapSpec>) -> Result<TensorMap> {
-    match spec {
-        None => Ok(TensorMap::UNUSED),
-        Some(spec) => tensor_map::encode(spec),
-    }
+fn encode(gpu: &Gpu, name: &str, spec: &Option<MapSpec>) -> Result<TensorMap> {
+    let Some(spec) = spec else { return Ok(TensorMap::UNUSED) };
+    tensor_map::encode(
+        gpu,
+        &tensor_map::Matrix {
+            name,
+            base: GlobalAddr(spec.addr),
+            rows: spec.rows.into(),
+            cols: spec.cols.into(),
+            row_stride_bytes: spec.row_stride_bytes,
+            element: spec.element,
+            box_rows: spec.tile_box.rows,
+        },
+    )
 }
