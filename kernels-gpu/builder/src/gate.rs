@@ -134,7 +134,7 @@ pub fn judge(assembly: &Assembly, sass: &[Sass], entries: &[&str]) -> Vec<Refusa
 
 fn has_remark_code(line: &str) -> bool {
     line.match_indices("(C75").any(|(at, found)| {
-        let rest = line[at + found.len()..].as_bytes();
+        let rest = &line.as_bytes()[at + found.len()..];
         matches!(rest, [a, b, b')', ..] if a.is_ascii_digit() && b.is_ascii_digit())
     })
 }

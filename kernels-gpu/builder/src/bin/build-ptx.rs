@@ -5,12 +5,14 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 use tilewire_builder::stored::Stored;
+use tilewire_builder::toolchain::Toolchain;
 use tilewire_builder::{Built, kernels, shared_target_dir, stored_path};
 
-const USAGE: &str = "usage: build-ptx [--check] [--keep-ll]
-  (none)     build the kernels and store the PTX
-  --check    build the kernels, warnings denied, and fail if the stored PTX differs
-  --keep-ll  also keep LLVM's intermediate code beside the other build products";
+const USAGE: &str = "usage: build-ptx [--check] [--keep-ll] | --toolchain
+  (none)       build the kernels and store the PTX
+  --check      build the kernels, warnings denied, and fail if the stored PTX differs
+  --keep-ll    also keep LLVM's intermediate code beside the other build products
+  --toolchain  only say which compiler would be used, and fail if there is none";
 
 fn main() -> ExitCode {
     let (mut check, mut keep_ll) = (false, false);
@@ -18,6 +20,13 @@ fn main() -> ExitCode {
         match arg.as_str() {
             "--check" => check = true,
             "--keep-ll" => keep_ll = true,
+            "--toolchain" => {
+                return finish(
+                    Toolchain::find()
+                        .map(|found| format!("{}: {}", found.rustc.display(), found.version))
+                        .map_err(Into::into),
+                );
+            }
             "--help" | "-h" => {
                 println!("{USAGE}");
                 return ExitCode::SUCCESS;
@@ -28,7 +37,11 @@ fn main() -> ExitCode {
             }
         }
     }
-    match run(check, keep_ll) {
+    finish(run(check, keep_ll))
+}
+
+fn finish(result: Result<String, Box<dyn std::error::Error>>) -> ExitCode {
+    match result {
         Ok(said) => {
             println!("{said}");
             ExitCode::SUCCESS
