@@ -1,0 +1,61 @@
+//! Host and device lay out parameters alike: the offsets here are what both compilers must agree on, and the sizes are
+//! compared with the PTX.
+
+use std::mem::{align_of, offset_of, size_of};
+
+use tilewire::kernels::abi::{FaultRecord, GemmArgs, GemmReduceScatterArgs, Launch, TensorMap, Watchdog};
+use tilewire::kernels::entries::{ENTRIES, GEMM_128X256, GEMM_REDUCE_SCATTER_128X256};
+use tilewire_builder::contract::parse_param;
+
+/// Asserts size, alignment and the offset of every field, in one table.
+macro_rules! assert_layout {
+    ($type:ty, size $size:expr, align $align:expr, { $($field:ident: $offset:expr),+ $(,)? }) => {
+        let expected = [$((stringify!($field), $offset)),+];
+        let found = [$((stringify!($field), offset_of!($type, $field))),+];
+        assert_eq!(found, expected, "offsets in {}", stringify!($type));
+        let found = (size_of::<$type>(), align_of::<$type>());
+        assert_eq!(found, ($size, $align), "size and alignment of {}", stringify!($type));
+    };
+}
+
+#[test]
+fn fields_lie_where_the_kernels_read_them() {
+    assert_eq!((size_of::<TensorMap>(), align_of::<TensorMap>()), (128, 16));
+    assert_layout!(Launch<GemmArgs>, size 512, align 16, { maps: 0, args: 384 });
+    assert_layout!(Launch<GemmReduceScatterArgs>, size 608, align 16, { maps: 0, args: 384 });
+    assert_layout!(GemmArgs, size 120, align 8, { m: 0, n: 4, k: 8, raster_group: 12, watchdog: 16 });
+    assert_layout!(GemmReduceScatterArgs, size 224, align 8, {
+        m: 0, n: 4, k: 8, raster_group: 12, rank: 16, world: 20, partition_ctas: 24, transport: 28, placement: 32,
+        slot_tiles: 36, workspaces: 40, d: 104, d_stride: 112, watchdog: 120,
+    });
+    assert_layout!(Watchdog, size 104, align 8, {
+        deadline_ns: 0, abort: 8, claim: 16, record: 24, rank: 32, world: 36, peer_aborts: 40,
+    });
+    assert_layout!(FaultRecord, size 40, align 8, {
+        state: 0, rank: 4, cta: 8, role: 12, kind: 16, index: 20, awaited: 24, seen: 28, elapsed_ns: 32,
+    });
+}
+
+#[test]
+fn tensor_maps_lie_on_64_bytes_in_every_parameter() {
+    // The header aligns the parameter to 64; each map must then keep that.
+    assert!(offset_of!(Launch<GemmArgs>, maps).is_multiple_of(64) && size_of::<TensorMap>().is_multiple_of(64));
+    assert!(ENTRIES.iter().all(|entry| entry.param_align == 64));
+}
+
+#[test]
+fn the_table_has_the_sizes_of_the_structs() {
+    assert_eq!(GEMM_128X256.param_bytes, size_of::<Launch<GemmArgs>>());
+    assert_eq!(GEMM_REDUCE_SCATTER_128X256.param_bytes, size_of::<Launch<GemmReduceScatterArgs>>());
+}
+
+#[test]
+fn the_ptx_has_the_sizes_of_the_structs() {
+    let params: Vec<_> = tilewire::ptx::PTX.lines().filter(|line| line.trim_start().starts_with(".param")).collect();
+    assert_eq!(params.len(), ENTRIES.len(), "one parameter a kernel: {params:?}");
+    for entry in ENTRIES {
+        let name = format!("{}_param_0[", entry.name);
+        let param = params.iter().find(|param| param.contains(&name)).unwrap_or_else(|| panic!("no {name} in the PTX"));
+        assert_eq!(parse_param(param), Some((entry.param_align, entry.param_bytes)), "{param}");
+    }
+}
