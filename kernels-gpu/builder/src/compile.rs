@@ -141,9 +141,12 @@ fn flag(name: &str, path: &Path) -> OsString {
     flag
 }
 
-/// The folder that cargo made for build products, given a build script's `OUT_DIR`: the one that is shared by all
-/// profiles. `OUT_DIR` itself when it cannot be told.
-pub fn shared_target_dir(out_dir: &Path) -> PathBuf {
-    let marked = out_dir.ancestors().skip(1).find(|folder| folder.join("CACHEDIR.TAG").is_file());
-    marked.unwrap_or(out_dir).join("device")
+/// The folder for intermediate files that all profiles share, inside the folder that cargo made for build products.
+/// `inside` is any path in it: a build script's `OUT_DIR`, or a program that cargo built. Where cargo's folder cannot be
+/// told, it is the path's own folder.
+pub fn shared_target_dir(inside: &Path) -> PathBuf {
+    // Cargo leaves the second always, the first only where it made the folder itself.
+    let is_root = |folder: &&Path| [".rustc_info.json", "CACHEDIR.TAG"].iter().any(|mark| folder.join(mark).is_file());
+    let own = if inside.is_dir() { inside } else { inside.parent().unwrap_or(inside) };
+    inside.ancestors().skip(1).find(is_root).unwrap_or(own).join("device")
 }

@@ -40,6 +40,13 @@ pub enum CudaBuilderError {
         /// The rule that it breaks.
         rule: String,
     },
+    /// The stored PTX does not do, and a fresh one cannot be built.
+    Rebuild {
+        /// Why the stored PTX does not do.
+        because: String,
+        /// Why no other can be built.
+        source: Box<Self>,
+    },
     /// The PTX breaks the contract.
     Contract(Vec<Violation>),
     /// Reading or writing a file failed.
@@ -49,6 +56,11 @@ pub enum CudaBuilderError {
         /// What the system says.
         source: std::io::Error,
     },
+}
+
+/// The commands that install a device toolchain, for messages.
+pub(crate) fn install() -> String {
+    format!("`{INSTALL_RUSTUP}`; where rustup has no network, on Debian: `{INSTALL_DEBIAN}`")
 }
 
 /// A result of the builder.
@@ -66,6 +78,7 @@ impl std::error::Error for CudaBuilderError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),
+            Self::Rebuild { source, .. } => Some(source.as_ref()),
             _ => None,
         }
     }
@@ -79,12 +92,10 @@ impl fmt::Display for CudaBuilderError {
                 for line in looked {
                     writeln!(f, "  {line}")?;
                 }
-                write!(
-                    f,
-                    "to install one: `{INSTALL_RUSTUP}`; where rustup has no network, on Debian: `{INSTALL_DEBIAN}`"
-                )
+                write!(f, "to install one: {}", install())
             }
             Self::Toolchain { rustc, reason } => write!(f, "device compiler {}: {reason}", rustc.display()),
+            Self::Rebuild { because, source } => write!(f, "{because}, so it must be built anew, but {source}"),
             Self::Compile { crate_name, output } => {
                 write!(f, "compiling {crate_name} for nvptx64-nvidia-cuda failed:\n{}", output.trim_end())
             }

@@ -52,5 +52,8 @@ pub fn kernels_ptx(crate_dir: &Path, work_dir: &Path) -> Result<(String, Origin)
         Ok(None) => format!("{} does not say which sources it was made from", path.display()),
         Err(error) => format!("{}: {error}", path.display()),
     };
-    Ok((builder.build_text()?.ptx, Origin::Built { because }))
+    match builder.build_text() {
+        Ok(built) => Ok((built.ptx, Origin::Built { because })),
+        Err(source) => Err(CudaBuilderError::Rebuild { because, source: Box::new(source) }),
+    }
 }

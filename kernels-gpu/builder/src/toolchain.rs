@@ -2,13 +2,13 @@
 //!
 //! A compiler qualifies when it is recent enough and has `core` for nvptx64, either ready-made (`rustup target add
 //! nvptx64-nvidia-cuda`) or as sources (`rustup component add rust-src`, Debian's `rust-web-src`). Only the compiler is
-//! used, never its cargo: see [`crate::compile`].
+//! used, never its cargo; `compile.rs` says why.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::error::{CudaBuilderError, Result};
+use crate::error::{CudaBuilderError, Result, install};
 
 /// The environment variable that names the device compiler; it is then the only one that is tried.
 pub const RUSTC_VAR: &str = "TILEWIRE_DEVICE_RUSTC";
@@ -44,7 +44,13 @@ impl Toolchain {
     /// distribution's.
     pub fn find() -> Result<Self> {
         if let Some(rustc) = env::var_os(RUSTC_VAR).filter(|value| !value.is_empty()) {
-            return Self::of_rustc(Path::new(&rustc));
+            return Self::of_rustc(Path::new(&rustc)).map_err(|error| match error {
+                CudaBuilderError::Toolchain { rustc, reason } => {
+                    let reason = format!("{reason} ({RUSTC_VAR} names it; to install another: {})", install());
+                    CudaBuilderError::Toolchain { rustc, reason }
+                }
+                other => other,
+            });
         }
         let mut found: Vec<Self> = Vec::new();
         let mut looked = Vec::new();

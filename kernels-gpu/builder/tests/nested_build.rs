@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use tilewire_builder::contract::Rule;
-use tilewire_builder::{CudaBuilder, CudaBuilderError};
+use tilewire_builder::{CudaBuilder, CudaBuilderError, shared_target_dir};
 use tilewire_kernels::entries::{Entry, GEMM_128X256};
 
 fn fixture() -> PathBuf {
@@ -90,4 +90,14 @@ fn the_hash_follows_sources_table_and_flags_and_nothing_else() {
 fn a_folder_that_is_no_crate_is_an_error_that_names_it() {
     let error = CudaBuilder::new("no/such/crate").source_hash().unwrap_err().to_string();
     assert!(error.starts_with("no/such/crate/Cargo.toml: "), "{error}");
+}
+
+#[test]
+fn build_products_of_all_profiles_share_one_folder() {
+    let target = work_dir().join("target_like");
+    let out_dir = target.join("release/build/tilewire-0123/out");
+    fs::create_dir_all(&out_dir).unwrap();
+    fs::write(target.join(".rustc_info.json"), "{}").unwrap();
+    assert_eq!(shared_target_dir(&out_dir), target.join("device"));
+    assert_eq!(shared_target_dir(&target.join("debug/build-ptx")), target.join("device"));
 }
