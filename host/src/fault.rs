@@ -27,7 +27,14 @@ impl fmt::Display for Fault {
             Role::Loader => "loader".to_string(),
             Role::Consumer(idx) => format!("consumer {idx}"),
         };
-        write!(f, "{}: rank {}, CTA {}, {role} waited {:.3} s for ", self.op, r.rank, r.cta, r.elapsed_ns as f64 * 1e-9)?;
+        write!(
+            f,
+            "{}: rank {}, CTA {}, {role} waited {:.3} s for ",
+            self.op,
+            r.rank,
+            r.cta,
+            r.elapsed_ns as f64 * 1e-9
+        )?;
         let (rank, tile) = (r.index >> 24, r.index & 0xFF_FFFF);
         match WaitKind::from_code(r.kind) {
             Some(WaitKind::Signal) => {

@@ -18,6 +18,6 @@ pub mod world;
 
 pub use error::{Error, Result};
 pub use plan::{Layout, MatrixArg, Variant};
-pub use world::{RawStream, Tensor, World};
 /// The device crate: kernels, and everything host and device must agree on.
 pub use tilewire_kernels as kernels;
+pub use world::{RawStream, Tensor, World};

@@ -122,6 +122,8 @@ pub trait TileConfig: 'static {
     const STAGE_BYTES: u32 = Self::A_BOX.total_bytes() + Self::B_BOX.total_bytes();
     /// Panels that one stage carries in transport *staged*.
     const CARRY_PANELS: u32 = min(Self::PANELS, Self::STAGE_BYTES / PANEL_BYTES);
+    /// Panels of one consumer that fit a stage which is lent to the epilogue.
+    const LENT_PANELS: u32 = Self::STAGE_BYTES / PANEL_BYTES / Self::CONSUMERS;
     /// Threads of a CTA: the movers' warpgroup and the consumers.
     const THREADS: u32 = WARPGROUP_THREADS * (1 + Self::CONSUMERS);
     /// Bytes one tile takes in a slot.
@@ -236,7 +238,8 @@ const fn registers_fit(consumers: u32) -> bool {
 /// | barrier | one per | arrivals | completes when |
 /// | --- | --- | --- | --- |
 /// | `full` | stage | 1 + bytes | both operand boxes have landed |
-/// | `empty` | stage | 4 · consumers | every consumer has read the stage |
+/// | `empty` | stage | 4 · consumers | every consumer has read the stage, or the storer has read the panels in it |
+/// | `lent_full` | stage | 4 · consumers | every consumer has written its panels into a lent stage |
 /// | `panel_full` | consumer, buffer | 4 | the consumer has written a panel |
 /// | `panel_empty` | consumer, buffer | 1 | the storer's copy has read the panel |
 /// | `handover` | consumer | 4 | the consumer wrote its last panel for a peer; buffers pass to the loader |
@@ -258,7 +261,7 @@ impl SmemPlan {
     const fn new(stages: u32, stage_bytes: u32, consumers: u32) -> Self {
         let panels_off = stages * stage_bytes;
         let barriers_off = panels_off + consumers * PANEL_BUFS * PANEL_BYTES;
-        let barriers = 2 * stages + consumers * BARRIERS_PER_CONSUMER;
+        let barriers = BARRIERS_PER_STAGE * stages + consumers * BARRIERS_PER_CONSUMER;
         let total_bytes = barriers_off + barriers * Mbarrier::BYTES;
         Self { stages, stage_bytes, consumers, panels_off, barriers_off, total_bytes }
     }
@@ -282,7 +285,7 @@ impl SmemPlan {
 
     #[inline(always)]
     const fn consumer_barrier(&self, consumer: u32, idx: u32) -> Mbarrier {
-        self.barrier(2 * self.stages + consumer * BARRIERS_PER_CONSUMER + idx)
+        self.barrier(BARRIERS_PER_STAGE * self.stages + consumer * BARRIERS_PER_CONSUMER + idx)
     }
 
     /// First of the stages' full barriers.
@@ -295,6 +298,12 @@ impl SmemPlan {
     #[inline(always)]
     pub const fn empty(&self) -> Mbarrier {
         self.barrier(self.stages)
+    }
+
+    /// First of the stages' lent-full barriers.
+    #[inline(always)]
+    pub const fn lent_full(&self) -> Mbarrier {
+        self.barrier(2 * self.stages)
     }
 
     /// First of a consumer's panel-full barriers.
@@ -342,7 +351,10 @@ impl SmemPlan {
         if idx < 2 * self.stages {
             return ("empty", idx - self.stages);
         }
-        let rest = idx - 2 * self.stages;
+        if idx < BARRIERS_PER_STAGE * self.stages {
+            return ("lent_full", idx - 2 * self.stages);
+        }
+        let rest = idx - BARRIERS_PER_STAGE * self.stages;
         let consumer = rest / BARRIERS_PER_CONSUMER;
         if consumer >= self.consumers {
             return ("unknown", idx);
@@ -360,6 +372,7 @@ impl SmemPlan {
     }
 }
 
+const BARRIERS_PER_STAGE: u32 = 3;
 const BARRIERS_PER_CONSUMER: u32 = 11;
 
 /// The roles of a CTA with `consumers` consumer warpgroups (at most two), movers first.

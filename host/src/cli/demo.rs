@@ -60,8 +60,14 @@ fn configurations(world: &World) -> Vec<(Transport, Placement, u32)> {
 fn jobs(world: &World, name: &str, m: usize, seed: u64) -> Vec<Job> {
     configurations(world)
         .into_iter()
-        .map(|(transport, placement, sm_margin)| {
-            Job { name: name.to_string(), m, transport, placement, sm_margin, repeats: 5, seed }
+        .map(|(transport, placement, sm_margin)| Job {
+            name: name.to_string(),
+            m,
+            transport,
+            placement,
+            sm_margin,
+            repeats: 5,
+            seed,
         })
         .collect()
 }

@@ -82,7 +82,8 @@ impl Job {
             .placement(self.placement)
             .sm_margin(self.sm_margin)
             .build()?;
-        let progress = bar(&format!("{} {:?}, {:?}", self.name, self.transport, self.placement), 3 + self.repeats as u64);
+        let progress =
+            bar(&format!("{} {:?}, {:?}", self.name, self.transport, self.placement), 3 + self.repeats as u64);
         let upload = |matrices: &[Matrix<bf16>]| -> Result<Vec<Tensor>> {
             matrices
                 .iter()
@@ -166,8 +167,17 @@ fn bar(message: &str, steps: u64) -> ProgressBar {
 /// Prints the table; whether everything was right.
 pub fn print_outcomes(world: &World, outcomes: &[Outcome]) -> bool {
     let mut table = Table::new([
-        "job", "M×N×K per rank", "world", "transport", "reduction", "sm_margin", "time", "TFLOP/s", "largest error",
-        "bits equal", "verdict",
+        "job",
+        "M×N×K per rank",
+        "world",
+        "transport",
+        "reduction",
+        "sm_margin",
+        "time",
+        "TFLOP/s",
+        "largest error",
+        "bits equal",
+        "verdict",
     ]);
     for o in outcomes {
         let worst = o.report.largest_absolute.as_ref();

@@ -160,7 +160,11 @@ impl<'w> GemmReduceScatterBuilder<'w> {
                 return Err(Error::argument("sm_margin", self.sm_margin, rule));
             }
         }
-        if self.transport == Transport::Staged && self.placement == Placement::Epilogue && self.sm_margin == 0 && world_size > 1 {
+        if self.transport == Transport::Staged
+            && self.placement == Placement::Epilogue
+            && self.sm_margin == 0
+            && world_size > 1
+        {
             let rule = "staged transport with reduction in the epilogue needs a partition of at least 1 SM to carry tiles \
                         while the others wait for them";
             return Err(Error::argument("sm_margin", 0, rule));
@@ -252,7 +256,11 @@ impl GemmReduceScatter {
         let world = self.world.size();
         for (name, given) in [("a", a.len()), ("b", b.len()), ("d", d.len())] {
             if given != world {
-                return Err(Error::argument(format!("number of tensors in {name}"), given, format!("there is one for each of {world} ranks")));
+                return Err(Error::argument(
+                    format!("number of tensors in {name}"),
+                    given,
+                    format!("there is one for each of {world} ranks"),
+                ));
             }
         }
         let Variant { layout, input, output } = self.options.variant;
@@ -295,13 +303,21 @@ impl GemmReduceScatter {
         )
     }
 
-    fn prepare(&self, m: usize, matrices: &[RankMatrices]) -> Result<[Option<RankLaunch<GemmReduceScatterArgs>>; MAX_WORLD]> {
+    fn prepare(
+        &self,
+        m: usize,
+        matrices: &[RankMatrices],
+    ) -> Result<[Option<RankLaunch<GemmReduceScatterArgs>>; MAX_WORLD]> {
         let (o, world) = (&self.options, self.world.size());
         if self.needs_recovery.get() {
             return Err(Error::argument("plan", "faulted", "call recover() before the next call"));
         }
         if matrices.len() != world {
-            return Err(Error::argument("number of matrices", matrices.len(), format!("there is one set for each of {world} ranks")));
+            return Err(Error::argument(
+                "number of matrices",
+                matrices.len(),
+                format!("there is one set for each of {world} ranks"),
+            ));
         }
         if m > o.max_m as usize {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", o.max_m)));

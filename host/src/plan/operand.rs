@@ -118,7 +118,8 @@ mod tests {
                     Err(e) => {
                         let text = e.to_string();
                         assert!(text.contains("row stride of A on rank 2"), "{text}");
-                        let advised = text.split("bytes: ").nth(1).and_then(|t| t.split(' ').next()).map(str::parse::<u64>);
+                        let advised =
+                            text.split("bytes: ").nth(1).and_then(|t| t.split(' ').next()).map(str::parse::<u64>);
                         let advised = advised.expect("the message advises a stride").expect("a number");
                         assert!(describe(0x1000, advised, cols).is_ok(), "{text}");
                     }

@@ -132,9 +132,10 @@ pub(crate) use with_config;
 impl Variant {
     /// Every compiled variant of `op`.
     pub fn supported(op: Op) -> impl Iterator<Item = Self> {
-        ENTRIES.iter().filter(move |e| e.op == op).filter_map(|e| {
-            Some(Self { layout: Layout::of(e.majors)?, input: e.input, output: e.output })
-        })
+        ENTRIES
+            .iter()
+            .filter(move |e| e.op == op)
+            .filter_map(|e| Some(Self { layout: Layout::of(e.majors)?, input: e.input, output: e.output }))
     }
 
     /// What was compiled for this variant.
@@ -159,7 +160,10 @@ mod tests {
             assert_eq!(Variant::supported(op).count(), 12);
             for variant in Variant::supported(op) {
                 let facts = variant.facts(op).unwrap();
-                assert_eq!((facts.entry.op, facts.entry.input, facts.entry.output), (op, variant.input, variant.output));
+                assert_eq!(
+                    (facts.entry.op, facts.entry.input, facts.entry.output),
+                    (op, variant.input, variant.output)
+                );
                 assert_eq!(facts.entry.majors, variant.layout.majors());
             }
         }

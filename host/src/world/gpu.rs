@@ -6,7 +6,9 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::RawStream;
-use crate::driver::{DeviceBuffer, Function, Gpu, LaunchShape, MappedHost, Module, Stream, launch, raw_memory, tensor_map};
+use crate::driver::{
+    DeviceBuffer, Function, Gpu, LaunchShape, MappedHost, Module, Stream, launch, raw_memory, tensor_map,
+};
 use crate::error::{Error, Result};
 use crate::kernels::abi::{FaultRecord, Launch, TensorMap};
 use crate::kernels::entries::Entry;
@@ -126,8 +128,8 @@ impl GpuWorld {
     }
 
     pub fn allocate(&self, rank: usize, bytes: u64) -> Result<GpuMemory> {
-        let bytes = usize::try_from(bytes)
-            .map_err(|_| Error::argument("bytes", bytes, "it must fit the address space"))?;
+        let bytes =
+            usize::try_from(bytes).map_err(|_| Error::argument("bytes", bytes, "it must fit the address space"))?;
         Ok(GpuMemory { buffer: DeviceBuffer::new(self.gpu(rank), bytes)?, streams: Rc::clone(&self.streams) })
     }
 
@@ -180,7 +182,11 @@ impl GpuWorld {
                 .get(given.entry.name)
                 .ok_or_else(|| Error::argument("kernel", given.entry.name, "the plan loads it when it is built"))?;
             let gpu = self.gpu(given.rank);
-            let maps = [encode(gpu, "A", &given.maps[0])?, encode(gpu, "B", &given.maps[1])?, encode(gpu, "D", &given.maps[2])?];
+            let maps = [
+                encode(gpu, "A", &given.maps[0])?,
+                encode(gpu, "B", &given.maps[1])?,
+                encode(gpu, "D", &given.maps[2])?,
+            ];
             let param = Launch { maps, args: given.args };
             let function = &functions[self.ranks[given.rank].gpu];
             let shape = LaunchShape::of_entry(given.entry, given.num_ctas);

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::kernels::entries::Entry;
 use crate::kernels::kernels::Kernel;
- 
+
 use crate::kernels::shape::GlobalAddr;
 use crate::plan::{RankLaunch, check};
 
@@ -218,7 +218,6 @@ impl World {
     ) -> Result<()>
     where
         K::Args: 'static,
- 
     {
         match &*self.machine {
             Machine::Emulated(world) => world.launch::<K>(launches),

@@ -149,7 +149,11 @@ impl Tensor {
         }
         if (self.rows, self.cols) != shape {
             let value = format!("{} × {}", self.rows, self.cols);
-            return Err(Error::argument(format!("shape of {name}"), value, format!("the call takes {} × {}", shape.0, shape.1)));
+            return Err(Error::argument(
+                format!("shape of {name}"),
+                value,
+                format!("the call takes {} × {}", shape.0, shape.1),
+            ));
         }
         Ok(())
     }
