@@ -209,6 +209,8 @@ pub struct GemmReduceScatterArgs {
     pub placement: u32,
     /// Tiles that one slot holds: the stride of the workspace, fixed by the plan.
     pub slot_tiles: u32,
+    /// Bytes between the slots of even and of odd epochs, fixed by the plan: calls of different tiles share them.
+    pub parity_stride: u64,
     /// Base address of every rank's workspace, by rank.
     pub workspaces: [GlobalAddr; MAX_WORLD],
     /// This rank's D: its own chunk, row-major.

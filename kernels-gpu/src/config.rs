@@ -219,13 +219,13 @@ impl<const M: u32, const N: u32, const S: u32, L: OperandLayout, I: ElementType,
 
 /// 128×256×64, four stages: the main configuration.
 pub type Tile128x256<L = Nt, I = Bf16, O = Bf16> = Tile<128, 256, 4, L, I, O>;
-/// 128×128×64, six stages: for problems with few tiles.
-pub type Tile128x128<L = Nt, I = Bf16, O = Bf16> = Tile<128, 128, 6, L, I, O>;
+/// 64×128×64, eight stages, one consumer: for chunks of at most 64 rows, which memory bandwidth bounds.
+pub type Tile64x128<L = Nt, I = Bf16, O = Bf16> = Tile<64, 128, 8, L, I, O>;
 
 /// Registers a mover thread keeps (`setmaxnreg.dec`).
-pub const MOVER_REGISTERS: u32 = 72;
+pub const MOVER_REGISTERS: u32 = 88;
 /// Registers a consumer thread gets (`setmaxnreg.inc`).
-pub const CONSUMER_REGISTERS: u32 = 216;
+pub const CONSUMER_REGISTERS: u32 = 208;
 
 const fn registers_fit(consumers: u32) -> bool {
     WARPGROUP_THREADS * (MOVER_REGISTERS + consumers * CONSUMER_REGISTERS) <= 65_536
@@ -383,4 +383,5 @@ pub const fn roles(consumers: u32) -> &'static [Role] {
 
 const _: () = <Tile128x256>::CHECKED;
 const _: () = <Tile128x256<Tn, F16, F32>>::CHECKED;
-const _: () = <Tile128x128>::CHECKED;
+const _: () = <Tile64x128>::CHECKED;
+const _: () = <Tile64x128<Nt, F16, F32>>::CHECKED;

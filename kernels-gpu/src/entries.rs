@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch};
-use crate::config::{Bf16, Element, F16, F32, Major, Nn, Nt, Tile128x256, TileConfig, Tn};
+use crate::config::{Bf16, Element, F16, F32, Major, Nn, Nt, Tile64x128, Tile128x256, TileConfig, Tn};
 
 /// What an entry computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,22 +57,27 @@ const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
     }
 }
 
-/// Calls `$with` with every compiled variant: names of its two entries, operand layout, operand type, result type.
+/// Calls `$with` with every compiled variant: names of its two entries, tile, stages, operand layout, operand type,
+/// result type.
 macro_rules! for_each_variant {
     ($with:ident) => {
         $with! {
-            sm90_bf16_gemm_nt_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_nt_bf16_128x256x64, Nt, Bf16, Bf16;
-            sm90_bf16_gemm_nt_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_nt_f32_128x256x64, Nt, Bf16, F32;
-            sm90_bf16_gemm_nn_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_nn_bf16_128x256x64, Nn, Bf16, Bf16;
-            sm90_bf16_gemm_nn_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_nn_f32_128x256x64, Nn, Bf16, F32;
-            sm90_bf16_gemm_tn_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_tn_bf16_128x256x64, Tn, Bf16, Bf16;
-            sm90_bf16_gemm_tn_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_tn_f32_128x256x64, Tn, Bf16, F32;
-            sm90_f16_gemm_nt_f16_128x256x64, sm90_f16_gemm_reduce_scatter_nt_f16_128x256x64, Nt, F16, F16;
-            sm90_f16_gemm_nt_f32_128x256x64, sm90_f16_gemm_reduce_scatter_nt_f32_128x256x64, Nt, F16, F32;
-            sm90_f16_gemm_nn_f16_128x256x64, sm90_f16_gemm_reduce_scatter_nn_f16_128x256x64, Nn, F16, F16;
-            sm90_f16_gemm_nn_f32_128x256x64, sm90_f16_gemm_reduce_scatter_nn_f32_128x256x64, Nn, F16, F32;
-            sm90_f16_gemm_tn_f16_128x256x64, sm90_f16_gemm_reduce_scatter_tn_f16_128x256x64, Tn, F16, F16;
-            sm90_f16_gemm_tn_f32_128x256x64, sm90_f16_gemm_reduce_scatter_tn_f32_128x256x64, Tn, F16, F32;
+            sm90_bf16_gemm_nt_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_nt_bf16_128x256x64, Tile128x256, 4, Nt, Bf16, Bf16;
+            sm90_bf16_gemm_nt_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_nt_f32_128x256x64, Tile128x256, 4, Nt, Bf16, F32;
+            sm90_bf16_gemm_nn_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_nn_bf16_128x256x64, Tile128x256, 4, Nn, Bf16, Bf16;
+            sm90_bf16_gemm_nn_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_nn_f32_128x256x64, Tile128x256, 4, Nn, Bf16, F32;
+            sm90_bf16_gemm_tn_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_tn_bf16_128x256x64, Tile128x256, 4, Tn, Bf16, Bf16;
+            sm90_bf16_gemm_tn_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_tn_f32_128x256x64, Tile128x256, 4, Tn, Bf16, F32;
+            sm90_f16_gemm_nt_f16_128x256x64, sm90_f16_gemm_reduce_scatter_nt_f16_128x256x64, Tile128x256, 4, Nt, F16, F16;
+            sm90_f16_gemm_nt_f32_128x256x64, sm90_f16_gemm_reduce_scatter_nt_f32_128x256x64, Tile128x256, 4, Nt, F16, F32;
+            sm90_f16_gemm_nn_f16_128x256x64, sm90_f16_gemm_reduce_scatter_nn_f16_128x256x64, Tile128x256, 4, Nn, F16, F16;
+            sm90_f16_gemm_nn_f32_128x256x64, sm90_f16_gemm_reduce_scatter_nn_f32_128x256x64, Tile128x256, 4, Nn, F16, F32;
+            sm90_f16_gemm_tn_f16_128x256x64, sm90_f16_gemm_reduce_scatter_tn_f16_128x256x64, Tile128x256, 4, Tn, F16, F16;
+            sm90_f16_gemm_tn_f32_128x256x64, sm90_f16_gemm_reduce_scatter_tn_f32_128x256x64, Tile128x256, 4, Tn, F16, F32;
+            sm90_bf16_gemm_nt_bf16_64x128x64, sm90_bf16_gemm_reduce_scatter_nt_bf16_64x128x64, Tile64x128, 8, Nt, Bf16, Bf16;
+            sm90_bf16_gemm_nt_f32_64x128x64, sm90_bf16_gemm_reduce_scatter_nt_f32_64x128x64, Tile64x128, 8, Nt, Bf16, F32;
+            sm90_f16_gemm_nt_f16_64x128x64, sm90_f16_gemm_reduce_scatter_nt_f16_64x128x64, Tile64x128, 8, Nt, F16, F16;
+            sm90_f16_gemm_nt_f32_64x128x64, sm90_f16_gemm_reduce_scatter_nt_f32_64x128x64, Tile64x128, 8, Nt, F16, F32;
         }
     };
 }
@@ -80,12 +85,12 @@ macro_rules! for_each_variant {
 pub(crate) use for_each_variant;
 
 macro_rules! table {
-    ($($gemm:ident, $reduce_scatter:ident, $layout:ident, $input:ident, $output:ident;)*) => {
+    ($($gemm:ident, $reduce_scatter:ident, $tile:ident, $stages:literal, $layout:ident, $input:ident, $output:ident;)*) => {
         /// Every compiled kernel.
         pub const ENTRIES: &[Entry] = &[
             $(
-                entry::<Tile128x256<$layout, $input, $output>, GemmArgs>(stringify!($gemm), Op::Gemm),
-                entry::<Tile128x256<$layout, $input, $output>, GemmReduceScatterArgs>(
+                entry::<$tile<$layout, $input, $output>, GemmArgs>(stringify!($gemm), Op::Gemm),
+                entry::<$tile<$layout, $input, $output>, GemmReduceScatterArgs>(
                     stringify!($reduce_scatter),
                     Op::GemmReduceScatter,
                 ),

@@ -3,7 +3,7 @@
 use core::arch::{asm, global_asm};
 
 use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch, TensorMap, Watchdog};
-use crate::config::{Bf16, F16, F32, Nn, Nt, Tile128x256, Tn};
+use crate::config::{Bf16, F16, F32, Nn, Nt, Tile64x128, Tile128x256, Tn};
 use crate::entries::for_each_variant;
 use crate::kernels::{Kernel, gemm::Gemm, gemm_reduce_scatter::GemmReduceScatter};
 use crate::machine::WarpgroupRole;
@@ -100,13 +100,13 @@ macro_rules! entry {
 }
 
 macro_rules! entries {
-    ($($gemm:ident, $reduce_scatter:ident, $layout:ident, $input:ident, $output:ident;)*) => {
+    ($($gemm:ident, $reduce_scatter:ident, $tile:ident, $stages:literal, $layout:ident, $input:ident, $output:ident;)*) => {
         $(
-            entry!($gemm, GemmArgs, Gemm<Tile128x256<$layout, $input, $output>, 4>);
+            entry!($gemm, GemmArgs, Gemm<$tile<$layout, $input, $output>, $stages>);
             entry!(
                 $reduce_scatter,
                 GemmReduceScatterArgs,
-                GemmReduceScatter<Tile128x256<$layout, $input, $output>, 4>
+                GemmReduceScatter<$tile<$layout, $input, $output>, $stages>
             );
         )*
     };

@@ -52,7 +52,7 @@ impl JobOperands {
     /// Random operands for `world` ranks.
     pub fn random(m: usize, n: usize, k: usize, world: usize, seed: u64) -> Result<Self> {
         let progress = bar("making operands", 2 * world as u64);
-        let mut make = |rows, of: u64, rank: usize| {
+        let make = |rows, of: u64, rank: usize| {
             let matrix = data::uniform(rows, k, seed.wrapping_mul(1 << 16).wrapping_add(of * 8 + rank as u64));
             progress.inc(1);
             matrix

@@ -185,8 +185,10 @@ impl Gemm {
         let stream = stream.as_ref().map(std::slice::from_ref);
         with_config!(
             self.variant,
+            self.facts.tile,
+            Config,
             // SAFETY: the caller's.
-            Config => unsafe { self.world.launch::<Kernel<Config, 4>>([&launch], stream) },
+            STAGES => unsafe { self.world.launch::<Kernel<Config, STAGES>>([&launch], stream) },
             else Ok(())
         )
     }

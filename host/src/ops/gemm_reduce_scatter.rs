@@ -1,6 +1,7 @@
 //! GEMM + ReduceScatter: rank r holds A_r and B_r, K sharded over the ranks; rank d ends with its rows of the M×N sum
 //! `Σ_r A_r · B_r`. [`Layout`](crate::Layout) says how A and B lie: `nt`, the default, is M×K times (N×K)ᵀ.
 
+use std::cmp::{max, min};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -12,12 +13,15 @@ use crate::kernels::kernels::gemm_reduce_scatter::GemmReduceScatter as Kernel;
 use crate::kernels::schedule::chunked::max_chunk_tiles;
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD, Rank};
 use crate::plan::operand::{MapSpec, MatrixArg, MatrixRole};
-use crate::plan::variant::{VariantFacts, with_config};
+use crate::plan::variant::{TileShape, VariantFacts, with_config};
 use crate::plan::{RankLaunch, Variant, check};
 use crate::world::{RawStream, SymmetricBuffer, Tensor, World};
 
 /// What an op does when its waits take longer than this, unless told otherwise.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Rows a rank up to which the 64-row tile is used.
+const SMALL_ROWS: u32 = 64;
 
 /// Rows of tiles that CTAs walk together, unless told otherwise.
 pub const DEFAULT_RASTER_GROUP: u32 = 16;
@@ -65,6 +69,8 @@ pub struct GemmReduceScatter {
 struct Options {
     variant: Variant,
     facts: VariantFacts,
+    /// For calls with few rows a rank.
+    small: Option<VariantFacts>,
     max_m: u32,
     n: u32,
     k: u32,
@@ -75,6 +81,7 @@ struct Options {
     deadline_ns: u64,
     first_epoch: u32,
     slot_tiles: u32,
+    parity_stride: u64,
 }
 
 impl<'w> GemmReduceScatterBuilder<'w> {
@@ -174,11 +181,22 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         }
         let world = self.world.clone();
         let facts = self.variant.facts(Op::GemmReduceScatter)?;
-        let slot_tiles = max_chunk_tiles(max_m, n, world_size as u32, facts.tile[0], facts.tile[1]);
+        let small = self.variant.facts_of(Op::GemmReduceScatter, TileShape::T64x128);
+        // Both tiles share signals and slots: room for the larger number of tiles, and for the larger slots.
+        let tiles = |facts: &VariantFacts, max_m| {
+            let [tile_m, tile_n] = facts.tile.extent();
+            max_chunk_tiles(max_m, n, world_size as u32, tile_m, tile_n)
+        };
+        let small_tiles = small.map_or(0, |s| tiles(&s, min(max_m, SMALL_ROWS * world_size as u32)));
+        let slot_tiles = max(tiles(&facts, max_m), small_tiles);
+        let slots_bytes =
+            |facts: &VariantFacts| world_size as u64 * u64::from(slot_tiles) * u64::from(facts.slot_tile_bytes);
+        let parity_stride = max(slots_bytes(&facts), small.map_or(0, |s| slots_bytes(&s)));
         let deadline_ns = u64::try_from(self.deadline.as_nanos()).unwrap_or(u64::MAX);
         let options = Options {
             variant: self.variant,
             facts,
+            small,
             max_m,
             n,
             k,
@@ -189,8 +207,12 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             deadline_ns,
             first_epoch: self.first_epoch,
             slot_tiles,
+            parity_stride,
         };
         world.load(facts.entry)?;
+        if let Some(small) = small {
+            world.load(small.entry)?;
+        }
         let bytes = layout(&options, world_size, GlobalAddr(0)).bytes(self.transport);
         let workspace = world.symmetric(bytes)?;
         let plan = GemmReduceScatter { world, options, workspace, needs_recovery: false.into() };
@@ -200,8 +222,13 @@ impl<'w> GemmReduceScatterBuilder<'w> {
 }
 
 fn layout(options: &Options, world: usize, base: GlobalAddr) -> Workspace {
-    let tile_bytes = options.facts.slot_tile_bytes;
-    Workspace { base, world: world as u32, slot_tiles: options.slot_tiles, tile_bytes }
+    Workspace {
+        base,
+        world: world as u32,
+        slot_tiles: options.slot_tiles,
+        tile_bytes: options.facts.slot_tile_bytes,
+        parity_stride: options.parity_stride,
+    }
 }
 
 /// Describes A, B and D of one rank: `[m, rows of D, n, k]`.
@@ -297,8 +324,10 @@ impl GemmReduceScatter {
         let launches = launches.iter().flatten();
         with_config!(
             self.options.variant,
+            self.facts_for(m).tile,
+            Config,
             // SAFETY: the caller's.
-            Config => unsafe { self.world.launch::<Kernel<Config, 4>>(launches, streams) },
+            STAGES => unsafe { self.world.launch::<Kernel<Config, STAGES>>(launches, streams) },
             else Ok(())
         )
     }
@@ -322,6 +351,7 @@ impl GemmReduceScatter {
         if m > o.max_m as usize {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", o.max_m)));
         }
+        let facts = self.facts_for(m);
         let m = m as u32;
         let mut workspaces = [GlobalAddr(0); MAX_WORLD];
         for (rank, base) in workspaces.iter_mut().enumerate().take(world) {
@@ -331,7 +361,7 @@ impl GemmReduceScatter {
         for (rank, given) in matrices.iter().enumerate() {
             let rows = chunk_of(m, world as u32, Rank(rank as u32)).rows;
             let (k, n) = (o.k, o.n);
-            let maps = maps(o.variant, &o.facts, [m, rows, n, k], [given.a, given.b, given.d], rank)?;
+            let maps = maps(o.variant, facts, [m, rows, n, k], [given.a, given.b, given.d], rank)?;
             let share = self.world.ctas(rank);
             let has_partition = world > 1 && (o.transport == Transport::Staged || o.placement == Placement::Partition);
             let partition_ctas = if has_partition { o.sm_margin } else { 0 };
@@ -347,14 +377,23 @@ impl GemmReduceScatter {
                 transport: o.transport as u32,
                 placement: o.placement as u32,
                 slot_tiles: o.slot_tiles,
+                parity_stride: o.parity_stride,
                 workspaces,
                 d: GlobalAddr(given.d.addr),
                 d_stride: given.d.row_stride * u64::from(o.variant.output.bytes()),
                 watchdog: self.watchdog(rank),
             };
-            launches[rank] = Some(RankLaunch { rank, entry: o.facts.entry, maps, args, num_ctas });
+            launches[rank] = Some(RankLaunch { rank, entry: facts.entry, maps, args, num_ctas });
         }
         Ok(launches)
+    }
+
+    /// The kernel for a call over `m` rows: the same on every rank.
+    fn facts_for(&self, m: usize) -> &VariantFacts {
+        match &self.options.small {
+            Some(small) if m <= SMALL_ROWS as usize * self.world.size() => small,
+            _ => &self.options.facts,
+        }
     }
 
     fn watchdog(&self, rank: usize) -> Watchdog {

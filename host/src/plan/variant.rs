@@ -78,51 +78,77 @@ impl fmt::Display for Variant {
     }
 }
 
+/// The compiled tile configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TileShape {
+    /// 128 × 256: the main one.
+    T128x256,
+    /// 64 × 128: for at most 64 rows a rank, where memory bandwidth is the bound. Layout nt only.
+    T64x128,
+}
+
+impl TileShape {
+    /// Rows and columns.
+    pub fn extent(self) -> [u32; 2] {
+        match self {
+            Self::T128x256 => [128, 256],
+            Self::T64x128 => [64, 128],
+        }
+    }
+}
+
 /// What the host must know of a compiled variant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VariantFacts {
+    pub tile: TileShape,
     pub entry: &'static Entry,
     pub boxes: [TileBox; 3],
-    pub tile: [u32; 2],
     pub slot_tile_bytes: u32,
 }
 
 impl VariantFacts {
-    pub fn of<C: TileConfig>(op: Op) -> Option<Self> {
+    pub fn of<C: TileConfig>(op: Op, tile: TileShape) -> Option<Self> {
         Some(Self {
+            tile,
             entry: entries::find::<C>(op)?,
             boxes: [C::A_BOX, C::B_BOX, C::D_BOX],
-            tile: [C::TILE_M, C::TILE_N],
             slot_tile_bytes: C::SLOT_TILE_BYTES,
         })
     }
 }
 
-/// `$body` with `$config` the tile configuration of `$variant`; `$none` if there is none.
+/// `$body` with `$config` the tile configuration of `$variant` with tile `$tile`, and `$stages` its stages; `$none` if there
+/// is none.
 macro_rules! with_config {
-    ($variant:expr, $config:ident => $body:expr, else $none:expr) => {{
-        use $crate::kernels::config::{Bf16, Element, F16, F32, Nn, Nt, Tile128x256, Tn};
-        use $crate::plan::variant::Layout;
+    ($variant:expr, $tile:expr, $config:ident, $stages:ident => $body:expr, else $none:expr) => {{
+        use $crate::kernels::config::{Bf16, Element, F16, F32, Nn, Nt, Tile64x128, Tile128x256, Tn};
+        use $crate::plan::variant::{Layout, TileShape};
         let variant: $crate::plan::Variant = $variant;
-        macro_rules! arms {
-            ($layout:ident, $input:ident, $output:ident) => {{
-                type $config = Tile128x256<$layout, $input, $output>;
+        macro_rules! arm {
+            ($name:ident, $count:literal, $layout:ident, $input:ident, $output:ident) => {{
+                type $config = $name<$layout, $input, $output>;
+                #[allow(dead_code, reason = "not every use needs the stages")]
+                const $stages: u32 = $count;
                 $body
             }};
         }
-        match (variant.layout, variant.input, variant.output) {
-            (Layout::Nt, Element::Bf16, Element::Bf16) => arms!(Nt, Bf16, Bf16),
-            (Layout::Nn, Element::Bf16, Element::Bf16) => arms!(Nn, Bf16, Bf16),
-            (Layout::Tn, Element::Bf16, Element::Bf16) => arms!(Tn, Bf16, Bf16),
-            (Layout::Nt, Element::Bf16, Element::F32) => arms!(Nt, Bf16, F32),
-            (Layout::Nn, Element::Bf16, Element::F32) => arms!(Nn, Bf16, F32),
-            (Layout::Tn, Element::Bf16, Element::F32) => arms!(Tn, Bf16, F32),
-            (Layout::Nt, Element::F16, Element::F16) => arms!(Nt, F16, F16),
-            (Layout::Nn, Element::F16, Element::F16) => arms!(Nn, F16, F16),
-            (Layout::Tn, Element::F16, Element::F16) => arms!(Tn, F16, F16),
-            (Layout::Nt, Element::F16, Element::F32) => arms!(Nt, F16, F32),
-            (Layout::Nn, Element::F16, Element::F32) => arms!(Nn, F16, F32),
-            (Layout::Tn, Element::F16, Element::F32) => arms!(Tn, F16, F32),
+        match ($tile, variant.layout, variant.input, variant.output) {
+            (TileShape::T128x256, Layout::Nt, Element::Bf16, Element::Bf16) => arm!(Tile128x256, 4, Nt, Bf16, Bf16),
+            (TileShape::T128x256, Layout::Nn, Element::Bf16, Element::Bf16) => arm!(Tile128x256, 4, Nn, Bf16, Bf16),
+            (TileShape::T128x256, Layout::Tn, Element::Bf16, Element::Bf16) => arm!(Tile128x256, 4, Tn, Bf16, Bf16),
+            (TileShape::T64x128, Layout::Nt, Element::Bf16, Element::Bf16) => arm!(Tile64x128, 8, Nt, Bf16, Bf16),
+            (TileShape::T128x256, Layout::Nt, Element::Bf16, Element::F32) => arm!(Tile128x256, 4, Nt, Bf16, F32),
+            (TileShape::T128x256, Layout::Nn, Element::Bf16, Element::F32) => arm!(Tile128x256, 4, Nn, Bf16, F32),
+            (TileShape::T128x256, Layout::Tn, Element::Bf16, Element::F32) => arm!(Tile128x256, 4, Tn, Bf16, F32),
+            (TileShape::T64x128, Layout::Nt, Element::Bf16, Element::F32) => arm!(Tile64x128, 8, Nt, Bf16, F32),
+            (TileShape::T128x256, Layout::Nt, Element::F16, Element::F16) => arm!(Tile128x256, 4, Nt, F16, F16),
+            (TileShape::T128x256, Layout::Nn, Element::F16, Element::F16) => arm!(Tile128x256, 4, Nn, F16, F16),
+            (TileShape::T128x256, Layout::Tn, Element::F16, Element::F16) => arm!(Tile128x256, 4, Tn, F16, F16),
+            (TileShape::T64x128, Layout::Nt, Element::F16, Element::F16) => arm!(Tile64x128, 8, Nt, F16, F16),
+            (TileShape::T128x256, Layout::Nt, Element::F16, Element::F32) => arm!(Tile128x256, 4, Nt, F16, F32),
+            (TileShape::T128x256, Layout::Nn, Element::F16, Element::F32) => arm!(Tile128x256, 4, Nn, F16, F32),
+            (TileShape::T128x256, Layout::Tn, Element::F16, Element::F32) => arm!(Tile128x256, 4, Tn, F16, F32),
+            (TileShape::T64x128, Layout::Nt, Element::F16, Element::F32) => arm!(Tile64x128, 8, Nt, F16, F32),
             _ => $none,
         }
     }};
@@ -130,23 +156,29 @@ macro_rules! with_config {
 pub(crate) use with_config;
 
 impl Variant {
-    /// Every compiled variant of `op`.
+    /// Every variant of `op` that was compiled with its main tile.
     pub fn supported(op: Op) -> impl Iterator<Item = Self> {
+        let [m, n] = TileShape::T128x256.extent();
         ENTRIES
             .iter()
-            .filter(move |e| e.op == op)
+            .filter(move |e| e.op == op && e.tile[..2] == [m, n])
             .filter_map(|e| Some(Self { layout: Layout::of(e.majors)?, input: e.input, output: e.output }))
     }
 
-    /// What was compiled for this variant.
+    /// What was compiled for this variant with the main tile.
     ///
     /// # Errors
     /// [`Error::Argument`] that lists the supported variants.
     pub(crate) fn facts(self, op: Op) -> Result<VariantFacts> {
-        with_config!(self, Config => VariantFacts::of::<Config>(op), else None).ok_or_else(|| {
+        self.facts_of(op, TileShape::T128x256).ok_or_else(|| {
             let all: Vec<_> = Self::supported(op).map(|v| v.to_string()).collect();
             Error::argument("layout and types", self, format!("supported are {}", all.join(", ")))
         })
+    }
+
+    /// What was compiled for this variant with tile `tile`, if anything.
+    pub(crate) fn facts_of(self, op: Op, tile: TileShape) -> Option<VariantFacts> {
+        with_config!(self, tile, Config, STAGES => VariantFacts::of::<Config>(op, tile), else None)
     }
 }
 

@@ -30,6 +30,9 @@ pub struct Workspace {
     pub slot_tiles: u32,
     /// Bytes of one tile in a slot.
     pub tile_bytes: u32,
+    /// Bytes between the slots of even and of odd epochs: at least those of all slots. The same for every tile
+    /// configuration of a plan, or a call would write over slots that a call of another configuration still reads.
+    pub parity_stride: u64,
 }
 
 impl Workspace {
@@ -78,7 +81,7 @@ impl Workspace {
     /// Tile `tile` in the slot of `sender`, for calls whose epoch has the parity of `epoch`.
     #[inline(always)]
     pub const fn slot(&self, epoch: u32, sender: Rank, tile: u32) -> GlobalAddr {
-        self.base.plus(self.slots_off() + (epoch & 1) as u64 * self.slots_bytes() + self.slot_offset(sender, tile))
+        self.base.plus(self.slots_off() + (epoch & 1) as u64 * self.parity_stride + self.slot_offset(sender, tile))
     }
 
     /// Bytes from one slot to the next.
@@ -90,7 +93,7 @@ impl Workspace {
     /// Tile `tile` of `owner`'s chunk in this rank's staging.
     #[inline(always)]
     pub const fn staging(&self, owner: Rank, tile: u32) -> GlobalAddr {
-        self.base.plus(self.slots_off() + 2 * self.slots_bytes() + self.slot_offset(owner, tile))
+        self.base.plus(self.slots_off() + 2 * self.parity_stride + self.slot_offset(owner, tile))
     }
 
     /// Bytes of protocol words at the start of the workspace: what must be initialised.
@@ -102,9 +105,9 @@ impl Workspace {
     pub const fn bytes(&self, transport: Transport) -> u64 {
         let staging = match transport {
             Transport::Push => 0,
-            Transport::Staged => self.slots_bytes(),
+            Transport::Staged => self.parity_stride,
         };
-        self.slots_off() + 2 * self.slots_bytes() + staging
+        self.slots_off() + 2 * self.parity_stride + staging
     }
 
     #[inline(always)]
@@ -127,8 +130,8 @@ impl Workspace {
         (self.control_bytes() + WORKSPACE_ALIGN - 1) & !(WORKSPACE_ALIGN - 1)
     }
 
-    #[inline(always)]
-    const fn slots_bytes(&self) -> u64 {
+    /// Bytes of all slots of one parity.
+    pub const fn slots_bytes(&self) -> u64 {
         self.world as u64 * self.slot_stride()
     }
 }

@@ -398,7 +398,13 @@ fn workspace<C: TileConfig>(args: &GemmReduceScatterArgs, rank: Rank) -> Workspa
         Some(base) => *base,
         None => GlobalAddr(0),
     };
-    Workspace { base, world: args.world, slot_tiles: args.slot_tiles, tile_bytes: C::SLOT_TILE_BYTES }
+    Workspace {
+        base,
+        world: args.world,
+        slot_tiles: args.slot_tiles,
+        tile_bytes: C::SLOT_TILE_BYTES,
+        parity_stride: args.parity_stride,
+    }
 }
 
 impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatter<C, STAGES> {
