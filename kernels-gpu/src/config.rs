@@ -315,34 +315,34 @@ impl SmemPlan {
     /// First of a consumer's panel-empty barriers.
     #[inline(always)]
     pub const fn panel_empty(&self, consumer: u32) -> Mbarrier {
-        self.consumer_barrier(consumer, 2)
+        self.consumer_barrier(consumer, 1 * PANEL_BUFS)
     }
 
     /// First of a consumer's partial-full barriers.
     #[inline(always)]
     pub const fn partial_full(&self, consumer: u32) -> Mbarrier {
-        self.consumer_barrier(consumer, 4)
+        self.consumer_barrier(consumer, 2 * PANEL_BUFS)
     }
 
     /// First of a consumer's partial-empty barriers.
     #[inline(always)]
     pub const fn partial_empty(&self, consumer: u32) -> Mbarrier {
-        self.consumer_barrier(consumer, 6)
+        self.consumer_barrier(consumer, 3 * PANEL_BUFS)
     }
 
     /// First of a consumer's result-full barriers.
     #[inline(always)]
     pub const fn result_full(&self, consumer: u32) -> Mbarrier {
-        self.consumer_barrier(consumer, 8)
+        self.consumer_barrier(consumer, 4 * PANEL_BUFS)
     }
 
     /// A consumer's handover barrier.
     #[inline(always)]
     pub const fn handover(&self, consumer: u32) -> Mbarrier {
-        self.consumer_barrier(consumer, 10)
+        self.consumer_barrier(consumer, 5 * PANEL_BUFS)
     }
 
-    /// What `bar` is, for reports: its name and its index (stage, or consumer · 2 + buffer).
+    /// What `bar` is, for reports: its name and its index (stage, or consumer · buffers + buffer).
     pub const fn name_of(&self, bar: Mbarrier) -> (&'static str, u32) {
         let idx = bar.0.0.wrapping_sub(self.barriers_off) / Mbarrier::BYTES;
         if idx < self.stages {
@@ -360,7 +360,7 @@ impl SmemPlan {
             return ("unknown", idx);
         }
         let within = rest % BARRIERS_PER_CONSUMER;
-        let name = match within / 2 {
+        let name = match within / PANEL_BUFS {
             0 => "panel_full",
             1 => "panel_empty",
             2 => "partial_full",
@@ -368,12 +368,12 @@ impl SmemPlan {
             4 => "result_full",
             _ => return ("handover", consumer),
         };
-        (name, consumer * 2 + within % 2)
+        (name, consumer * PANEL_BUFS + within % PANEL_BUFS)
     }
 }
 
 const BARRIERS_PER_STAGE: u32 = 3;
-const BARRIERS_PER_CONSUMER: u32 = 11;
+const BARRIERS_PER_CONSUMER: u32 = 5 * PANEL_BUFS + 1;
 
 /// The roles of a CTA with `consumers` consumer warpgroups (at most two), movers first.
 pub const fn roles(consumers: u32) -> &'static [Role] {

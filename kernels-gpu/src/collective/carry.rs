@@ -4,6 +4,7 @@ use super::setup::{OperandRing, stage_readers};
 use crate::config::{PANEL_BYTES, TileConfig};
 use crate::layout::slot::{TileExtent, panel_offset};
 use crate::machine::{Aborted, BulkCopy, Mbarriers, Watch};
+use crate::pipeline::ring::ReadySlot;
 use crate::pipeline::state::PipelineState;
 use crate::shape::{GlobalAddr, min};
 
@@ -47,34 +48,34 @@ pub fn pick_up<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGES: u32
     Ok(())
 }
 
-/// Storer: writes one tile from the ring to `dst` as one bulk group; its sources have been read when it returns.
+/// Storer: writes one tile from the ring to `dst`, one bulk group for each load; returns how many. The last load's stage is
+/// still being read then: it is kept in `reading`, and released when the next load's stores are on their way.
 #[inline(always)]
 pub fn deliver<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGES: u32>(
     ring: &OperandRing<'_, M, STAGES>,
     state: &mut PipelineState<STAGES>,
+    reading: &mut Option<ReadySlot>,
     extent: TileExtent,
     dst: GlobalAddr,
-) -> Result<(), Aborted> {
-    const { assert!(STAGES >= C::CONSUMERS * C::PANELS.div_ceil(C::CARRY_PANELS), "the ring holds a whole tile") };
-    let first_state = *state;
+) -> Result<u32, Aborted> {
+    let mut loads = 0;
     for_each_load!(extent, |consumer, first, count| {
         let bytes = extent.panel_bytes(consumer);
-        let stage = C::SMEM.stage(ring.consumer_wait(*state)?.index());
+        let slot = ring.consumer_wait(*state)?;
+        let stage = C::SMEM.stage(slot.index());
         let mut panel = 0;
         while panel < count {
             let to = dst.plus(panel_offset::<C>(consumer, first + panel) as u64);
             ring.m.store_bytes(to, stage.plus(panel * PANEL_BYTES), bytes);
             panel += 1;
         }
+        ring.m.commit_group();
+        if let Some(read) = reading.replace(slot) {
+            ring.m.wait_group_read::<1>();
+            ring.consumer_release_many(read, stage_readers::<C>());
+        }
         state.advance();
-    });
-    ring.m.commit_group();
-    ring.m.wait_group_read::<0>();
-    let mut loads = 0;
-    for_each_load!(extent, |consumer, first, count| {
-        let read = ring.consumer_take_over(first_state.advanced_by(loads));
-        ring.consumer_release_many(read, stage_readers::<C>());
         loads += 1;
     });
-    Ok(())
+    Ok(loads)
 }

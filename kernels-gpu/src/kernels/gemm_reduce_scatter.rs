@@ -14,12 +14,13 @@ use crate::collective::carry::{deliver, pick_up};
 use crate::collective::epilogue::{EpilogueState, buffered_panels, lent_stages, store_panels, write_panels};
 use crate::collective::mainloop::{lend, load_operands, multiply};
 use crate::collective::partials::{PartialsState, add_partials, load_partials, store_results, take_buffers};
-use crate::collective::setup::{OperandRing, init_barriers, operand_ring};
+use crate::collective::setup::{OperandRing, init_barriers, operand_ring, stage_readers};
 use crate::comm::signal::{put_local_signal, put_signal, tile_tag, wait_local_signal, wait_signal};
 use crate::comm::workspace::Workspace;
 use crate::config::{PANEL_ROWS, TileConfig};
 use crate::layout::slot::panel_offset;
 use crate::machine::{Aborted, Mbarriers, PutSignals, ReduceJob, Signals, ThreadRole, WarpgroupRole};
+use crate::pipeline::ring::ReadySlot;
 use crate::pipeline::state::PipelineState;
 use crate::schedule::chunked::{ChunkTile, ChunkedTiles};
 use crate::shape::{CtaPosition, GlobalAddr, Rank, Role, SmemAddr, div_ceil};
@@ -273,6 +274,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     ) -> Result<(), Aborted> {
         let m = ring.m;
         let (mut nth, mut credited) = (0, self.rank());
+        let mut reading: Option<ReadySlot> = None;
         let mut unsignalled: Option<GlobalAddr> = None;
         while let Some(tile) = self.carried_tile(nth) {
             if tile.owner != credited {
@@ -280,14 +282,23 @@ impl<'a, C: TileConfig> Call<'a, C> {
                 credited = tile.owner;
             }
             let (slot, signal) = self.landing(Destination::Slot, &tile);
-            deliver::<M, C, STAGES>(ring, &mut state, tile.extent, slot)?;
+            let loads = deliver::<M, C, STAGES>(ring, &mut state, &mut reading, tile.extent, slot)?;
             if let Some(signal) = unsignalled.replace(signal) {
-                put_signal::<1, M>(m, signal, self.epoch);
+                // All but this tile's groups, of which there are at most four.
+                match loads {
+                    1 => put_signal::<1, M>(m, signal, self.epoch),
+                    2 => put_signal::<2, M>(m, signal, self.epoch),
+                    3 => put_signal::<3, M>(m, signal, self.epoch),
+                    _ => put_signal::<4, M>(m, signal, self.epoch),
+                }
             }
             nth += 1;
         }
         if let Some(signal) = unsignalled {
             put_signal::<0, M>(m, signal, self.epoch);
+        }
+        if let Some(read) = reading {
+            ring.consumer_release_many(read, stage_readers::<C>());
         }
         Ok(())
     }
