@@ -109,8 +109,6 @@ pub enum WaitKind {
     Credit = 10,
     /// Tile stored locally for the reduce partition; owner · 2²⁴ + tile.
     Staged = 11,
-    /// Panels written into a lent stage; stage.
-    LentFull = 12,
 }
 
 impl WaitKind {
@@ -128,7 +126,6 @@ impl WaitKind {
             9 => Self::Signal,
             10 => Self::Credit,
             11 => Self::Staged,
-            12 => Self::LentFull,
             _ => return None,
         })
     }

@@ -62,18 +62,18 @@ const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
 macro_rules! for_each_variant {
     ($with:ident) => {
         $with! {
-            sm90_bf16_gemm_nt_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_nt_bf16_128x256x64, Tile128x256, 4, Nt, Bf16, Bf16;
-            sm90_bf16_gemm_nt_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_nt_f32_128x256x64, Tile128x256, 4, Nt, Bf16, F32;
-            sm90_bf16_gemm_nn_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_nn_bf16_128x256x64, Tile128x256, 4, Nn, Bf16, Bf16;
-            sm90_bf16_gemm_nn_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_nn_f32_128x256x64, Tile128x256, 4, Nn, Bf16, F32;
-            sm90_bf16_gemm_tn_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_tn_bf16_128x256x64, Tile128x256, 4, Tn, Bf16, Bf16;
-            sm90_bf16_gemm_tn_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_tn_f32_128x256x64, Tile128x256, 4, Tn, Bf16, F32;
-            sm90_f16_gemm_nt_f16_128x256x64, sm90_f16_gemm_reduce_scatter_nt_f16_128x256x64, Tile128x256, 4, Nt, F16, F16;
-            sm90_f16_gemm_nt_f32_128x256x64, sm90_f16_gemm_reduce_scatter_nt_f32_128x256x64, Tile128x256, 4, Nt, F16, F32;
-            sm90_f16_gemm_nn_f16_128x256x64, sm90_f16_gemm_reduce_scatter_nn_f16_128x256x64, Tile128x256, 4, Nn, F16, F16;
-            sm90_f16_gemm_nn_f32_128x256x64, sm90_f16_gemm_reduce_scatter_nn_f32_128x256x64, Tile128x256, 4, Nn, F16, F32;
-            sm90_f16_gemm_tn_f16_128x256x64, sm90_f16_gemm_reduce_scatter_tn_f16_128x256x64, Tile128x256, 4, Tn, F16, F16;
-            sm90_f16_gemm_tn_f32_128x256x64, sm90_f16_gemm_reduce_scatter_tn_f32_128x256x64, Tile128x256, 4, Tn, F16, F32;
+            sm90_bf16_gemm_nt_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_nt_bf16_128x256x64, Tile128x256, 3, Nt, Bf16, Bf16;
+            sm90_bf16_gemm_nt_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_nt_f32_128x256x64, Tile128x256, 3, Nt, Bf16, F32;
+            sm90_bf16_gemm_nn_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_nn_bf16_128x256x64, Tile128x256, 3, Nn, Bf16, Bf16;
+            sm90_bf16_gemm_nn_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_nn_f32_128x256x64, Tile128x256, 3, Nn, Bf16, F32;
+            sm90_bf16_gemm_tn_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_tn_bf16_128x256x64, Tile128x256, 3, Tn, Bf16, Bf16;
+            sm90_bf16_gemm_tn_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_tn_f32_128x256x64, Tile128x256, 3, Tn, Bf16, F32;
+            sm90_f16_gemm_nt_f16_128x256x64, sm90_f16_gemm_reduce_scatter_nt_f16_128x256x64, Tile128x256, 3, Nt, F16, F16;
+            sm90_f16_gemm_nt_f32_128x256x64, sm90_f16_gemm_reduce_scatter_nt_f32_128x256x64, Tile128x256, 3, Nt, F16, F32;
+            sm90_f16_gemm_nn_f16_128x256x64, sm90_f16_gemm_reduce_scatter_nn_f16_128x256x64, Tile128x256, 3, Nn, F16, F16;
+            sm90_f16_gemm_nn_f32_128x256x64, sm90_f16_gemm_reduce_scatter_nn_f32_128x256x64, Tile128x256, 3, Nn, F16, F32;
+            sm90_f16_gemm_tn_f16_128x256x64, sm90_f16_gemm_reduce_scatter_tn_f16_128x256x64, Tile128x256, 3, Tn, F16, F16;
+            sm90_f16_gemm_tn_f32_128x256x64, sm90_f16_gemm_reduce_scatter_tn_f32_128x256x64, Tile128x256, 3, Tn, F16, F32;
             sm90_bf16_gemm_nt_bf16_64x128x64, sm90_bf16_gemm_reduce_scatter_nt_bf16_64x128x64, Tile64x128, 8, Nt, Bf16, Bf16;
             sm90_bf16_gemm_nt_f32_64x128x64, sm90_bf16_gemm_reduce_scatter_nt_f32_64x128x64, Tile64x128, 8, Nt, Bf16, F32;
             sm90_f16_gemm_nt_f16_64x128x64, sm90_f16_gemm_reduce_scatter_nt_f16_64x128x64, Tile64x128, 8, Nt, F16, F16;

@@ -34,22 +34,6 @@ pub fn load_operands<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGE
     Ok(())
 }
 
-/// Producer: lends `stages` stages to the epilogue, which writes panels there instead of waiting for a panel buffer.
-#[inline(always)]
-pub fn lend<M: Mbarriers + Watch, const STAGES: u32>(
-    ring: &OperandRing<'_, M, STAGES>,
-    state: &mut PipelineState<STAGES>,
-    stages: u32,
-) -> Result<(), Aborted> {
-    let mut lent = 0;
-    while lent < stages {
-        ring.producer_commit(ring.producer_acquire(*state)?);
-        state.advance();
-        lent += 1;
-    }
-    Ok(())
-}
-
 /// One operand of a stage: `at` is its place along M or N, `k` along K.
 #[expect(clippy::too_many_arguments, reason = "a copy has a source, a destination and a barrier")]
 #[inline(always)]

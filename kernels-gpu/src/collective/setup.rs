@@ -24,7 +24,6 @@ pub fn init_barriers<M: Mbarriers, C: TileConfig>(m: &M) {
     while stage < C::STAGES {
         m.mbarrier_init(C::SMEM.full().at(stage), 1);
         m.mbarrier_init(C::SMEM.empty().at(stage), stage_readers::<C>());
-        m.mbarrier_init(C::SMEM.lent_full().at(stage), stage_readers::<C>());
         stage += 1;
     }
     let mut consumer = 0;

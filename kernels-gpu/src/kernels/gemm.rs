@@ -2,9 +2,9 @@
 
 use super::Kernel;
 use crate::abi::{GemmArgs, Operand};
-use crate::collective::epilogue::{EpilogueState, lent_stages, store_panels, write_panels};
-use crate::collective::mainloop::{lend, load_operands, multiply};
-use crate::collective::setup::{init_barriers, operand_ring};
+use crate::collective::epilogue::{store_panels, write_panels};
+use crate::collective::mainloop::{load_operands, multiply};
+use crate::collective::setup::{init_barriers, operand_ring, panel_ring};
 use crate::config::{PANEL_ROWS, TileConfig};
 use crate::layout::slot::TileExtent;
 use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
@@ -60,18 +60,13 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
                 let k_tiles = div_ceil(args.k, C::TILE_K);
                 for_each_tile!(args, at, tile => {
                     load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles)?;
-                    lend(&ring, &mut state, lent_stages::<C>(tile.extent.panels::<C>()))?;
                 });
                 Ok(())
             }
             Role::Storer => {
-                let ring = operand_ring::<M, C, STAGES>(m, role);
-                let mut state = EpilogueState::default();
-                let k_tiles = div_ceil(args.k, C::TILE_K);
+                let mut state = PipelineState::start();
                 for_each_tile!(args, at, tile => {
-                    state.operands = state.operands.advanced_by(k_tiles);
-                    let panels = tile.extent.panels::<C>();
-                    store_panels::<M, C, STAGES>(&ring, &mut state, panels, |consumer, panel, src| {
+                    store_panels::<M, C>(m, &mut state, tile.extent.panels::<C>(), |consumer, panel, src| {
                         if tile.extent.rows_of(consumer) > 0 {
                             let (row, col) = (tile.row + consumer * PANEL_ROWS, tile.col + panel * C::PANEL_COLS);
                             m.store_box(Operand::D, row, col, src);
@@ -89,12 +84,13 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
     fn consumer<M: WarpgroupRole<C>>(m: &M, args: &GemmArgs, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
         let role = Role::Consumer(consumer);
         let operands = operand_ring::<M, C, STAGES>(m, role);
-        let mut state = EpilogueState::default();
+        let panels = panel_ring::<M, C>(m, role, consumer);
+        let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
         let k_tiles = div_ceil(args.k, C::TILE_K);
         for_each_tile!(args, at, tile => {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut state.operands, consumer, k_tiles, &mut acc)?;
-            write_panels::<M, C, STAGES>(&operands, &mut state, consumer, tile.extent.panels::<C>(), &acc)?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, k_tiles, &mut acc)?;
+            write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
         });
         Ok(())
     }

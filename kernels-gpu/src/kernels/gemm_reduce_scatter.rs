@@ -11,10 +11,10 @@
 use super::Kernel;
 use crate::abi::{GemmReduceScatterArgs, Operand, Placement, Transport, WaitKind};
 use crate::collective::carry::{deliver, pick_up};
-use crate::collective::epilogue::{EpilogueState, buffered_panels, lent_stages, store_panels, write_panels};
-use crate::collective::mainloop::{lend, load_operands, multiply};
+use crate::collective::epilogue::{store_panels, write_panels};
+use crate::collective::mainloop::{load_operands, multiply};
 use crate::collective::partials::{PartialsState, add_partials, load_partials, store_results, take_buffers};
-use crate::collective::setup::{OperandRing, init_barriers, operand_ring, stage_readers};
+use crate::collective::setup::{init_barriers, operand_ring, panel_ring, stage_readers};
 use crate::comm::signal::{put_local_signal, put_signal, tile_tag, wait_local_signal, wait_signal};
 use crate::comm::workspace::Workspace;
 use crate::config::{PANEL_ROWS, TileConfig};
@@ -184,9 +184,6 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let (k_tiles, mut nth) = (self.k_tiles(), 0);
         while let Some(tile) = self.compute_tile(nth) {
             load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles)?;
-            if !self.is_reduced_here(&tile) {
-                lend(&ring, &mut state, lent_stages::<C>(tile.extent.panels::<C>()))?;
-            }
             nth += 1;
         }
         nth = 0;
@@ -213,30 +210,25 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     #[inline(always)]
     fn store<M: ThreadRole, const STAGES: u32>(&self, m: &M) -> Result<(), Aborted> {
-        let ring = operand_ring::<M, C, STAGES>(m, Role::Storer);
-        let (mut nth, mut operands) = self.store_plain::<M, STAGES>(&ring)?;
+        let nth = self.store_plain(m)?;
         let mut state = PartialsState::default();
-        while let Some(tile) = self.compute_tile(nth) {
+        let mut more = 0;
+        while let Some(tile) = self.compute_tile(nth + more) {
             let panels = tile.extent.panels::<C>();
             store_results::<M, C>(m, &mut state, panels, self.args.world, |consumer, panel, src| {
                 self.store_to_d(m, &tile, consumer, panel, src);
             })?;
-            operands = operands.advanced_by(self.k_tiles());
-            nth += 1;
+            more += 1;
         }
-        self.deliver_all::<M, STAGES>(&ring, operands)?;
+        self.deliver_all::<M, STAGES>(m, PipelineState::start().advanced_by((nth + more) * self.k_tiles()))?;
         m.wait_group_complete::<0>();
         Ok(())
     }
 
-    /// Storer: takes tiles that are not reduced here to where they go; returns how many, and the operand ring's next use.
+    /// Storer: takes tiles that are not reduced here to where they go; returns how many.
     #[inline(always)]
-    fn store_plain<M: ThreadRole, const STAGES: u32>(
-        &self,
-        ring: &OperandRing<'_, M, STAGES>,
-    ) -> Result<(u32, PipelineState<STAGES>), Aborted> {
-        let m = ring.m;
-        let mut state = EpilogueState::default();
+    fn store_plain<M: ThreadRole>(&self, m: &M) -> Result<u32, Aborted> {
+        let mut state = PipelineState::start();
         let (mut nth, mut credited) = (0, self.rank());
         while let Some(tile) = self.plain_tile(nth) {
             let destination = self.destination(&tile);
@@ -245,8 +237,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
                 credited = tile.owner;
             }
             let (tile_addr, signal) = self.landing(destination, &tile);
-            state.operands = state.operands.advanced_by(self.k_tiles());
-            store_panels::<M, C, STAGES>(ring, &mut state, tile.extent.panels::<C>(), |consumer, panel, src| {
+            store_panels::<M, C>(m, &mut state, tile.extent.panels::<C>(), |consumer, panel, src| {
                 let bytes = tile.extent.panel_bytes(consumer);
                 if destination == Destination::Result {
                     self.store_to_d(m, &tile, consumer, panel, src);
@@ -261,7 +252,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
             }
             nth += 1;
         }
-        Ok((nth, state.operands))
+        Ok(nth)
     }
 
     /// Storer: carries staged tiles to their owners. A tile's signal goes out once the next tile is on its way, so that
@@ -269,10 +260,10 @@ impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
     fn deliver_all<M: ThreadRole, const STAGES: u32>(
         &self,
-        ring: &OperandRing<'_, M, STAGES>,
+        m: &M,
         mut state: PipelineState<STAGES>,
     ) -> Result<(), Aborted> {
-        let m = ring.m;
+        let ring = operand_ring::<M, C, STAGES>(m, Role::Storer);
         let (mut nth, mut credited) = (0, self.rank());
         let mut reading: Option<ReadySlot> = None;
         let mut unsignalled: Option<GlobalAddr> = None;
@@ -282,7 +273,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
                 credited = tile.owner;
             }
             let (slot, signal) = self.landing(Destination::Slot, &tile);
-            let loads = deliver::<M, C, STAGES>(ring, &mut state, &mut reading, tile.extent, slot)?;
+            let loads = deliver::<M, C, STAGES>(&ring, &mut state, &mut reading, tile.extent, slot)?;
             if let Some(signal) = unsignalled.replace(signal) {
                 // All but this tile's groups, of which there are at most four.
                 match loads {
@@ -310,7 +301,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         }
         let (mut nth, mut panels_before) = (0, 0);
         while let Some(tile) = self.plain_tile(nth) {
-            panels_before += buffered_panels(tile.extent.panels::<C>());
+            panels_before += tile.extent.panels::<C>();
             nth += 1;
         }
         if self.compute_tile(nth).is_some() {
@@ -346,19 +337,20 @@ impl<'a, C: TileConfig> Call<'a, C> {
     fn consume<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
         let role = Role::Consumer(consumer);
         let operands = operand_ring::<M, C, STAGES>(m, role);
-        let mut state = EpilogueState::default();
+        let panels = panel_ring::<M, C>(m, role, consumer);
+        let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
         let mut nth = 0;
         while let Some(tile) = self.plain_tile(nth) {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut state.operands, consumer, self.k_tiles(), &mut acc)?;
-            write_panels::<M, C, STAGES>(&operands, &mut state, consumer, tile.extent.panels::<C>(), &acc)?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, self.k_tiles(), &mut acc)?;
+            write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
             nth += 1;
         }
         m.arrive(C::SMEM.handover(consumer));
         let mut partials = PartialsState::default();
         while let Some(tile) = self.compute_tile(nth) {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut state.operands, consumer, self.k_tiles(), &mut acc)?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, self.k_tiles(), &mut acc)?;
             let (rank, world) = (self.args.rank, self.args.world);
             add_partials::<M, C>(m, &mut partials, consumer, tile.extent, rank, world, &acc)?;
             nth += 1;

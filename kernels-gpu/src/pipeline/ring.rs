@@ -116,12 +116,6 @@ impl<M: Mbarriers + Watch, const STAGES: u32> Ring<'_, M, STAGES> {
         Ok(ReadySlot { index })
     }
 
-    /// Leaves the buffer to another role, which will release it; a barrier of that role's own must follow.
-    #[inline(always)]
-    pub fn consumer_hand_on(&self, slot: ReadySlot) -> u32 {
-        slot.index
-    }
-
     /// The buffer of `state`, which another role waited for and handed over through a barrier of its own.
     #[inline(always)]
     pub fn consumer_take_over(&self, state: PipelineState<STAGES>) -> ReadySlot {

@@ -58,17 +58,3 @@ impl<const STAGES: u32> PipelineState<STAGES> {
         Self { index, phase: self.phase ^ turns & 1 }
     }
 }
-
-/// The phases of up to 32 barriers that complete at different rates: each wait on one is for the phase after its last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Phases(u32);
-
-impl Phases {
-    /// Parity of the next phase of barrier `idx`, which becomes its last.
-    #[inline(always)]
-    pub const fn next(&mut self, idx: u32) -> Parity {
-        let parity = Parity(self.0 >> idx & 1);
-        self.0 ^= 1 << idx;
-        parity
-    }
-}
