@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUdeviceptr};
 
+use super::device_slice::check_part;
 use super::gpu::Gpu;
 use super::graph;
 use super::status::check;
 use super::stream::Stream;
 use super::uses::Uses;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// One allocation. Shared by the buffer that owns it and the graphs that were captured with it.
 pub(crate) struct Allocation {
@@ -95,7 +96,8 @@ impl Allocation {
 
     /// `bytes` bytes from `offset` on, if they are inside.
     pub(crate) fn range(&self, offset: usize, bytes: usize) -> Result<Range<usize>> {
-        range_within(self.bytes, offset, bytes)
+        check_part(self.bytes, offset, bytes)?;
+        Ok(offset..offset + bytes)
     }
 
     /// Everything now in `stream` may use the allocation: it is not freed before that is done. In a capture, the graph
@@ -126,15 +128,6 @@ pub(crate) fn enqueue<const N: usize>(
     recorded
 }
 
-fn range_within(len: usize, offset: usize, bytes: usize) -> Result<Range<usize>> {
-    match offset.checked_add(bytes) {
-        Some(end) if end <= len => Ok(offset..end),
-        _ => {
-            Err(Error::argument("range", format!("{bytes} bytes from {offset}"), format!("the buffer has {len} bytes")))
-        }
-    }
-}
-
 impl Drop for Allocation {
     fn drop(&mut self) {
         // After a fault the uses report an error instead of waiting; the memory then goes with the context.
@@ -152,25 +145,5 @@ impl Drop for Allocation {
                 let _ = unsafe { sys::cuMemFreeHost(host) };
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_inside_is_taken_as_it_is() {
-        assert_eq!(range_within(16, 4, 12).unwrap(), 4..16);
-        assert_eq!(range_within(16, 16, 0).unwrap(), 16..16);
-        assert_eq!(range_within(0, 0, 0).unwrap(), 0..0);
-    }
-
-    #[test]
-    fn a_range_outside_is_refused_with_both_sizes() {
-        let message = range_within(16, 8, 9).unwrap_err().to_string();
-        assert_eq!(message, "range is 9 bytes from 8, but the buffer has 16 bytes");
-        assert!(range_within(16, usize::MAX, 2).is_err());
-        assert!(range_within(16, 17, 0).is_err());
     }
 }

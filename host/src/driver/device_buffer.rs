@@ -50,6 +50,10 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
+    pub(crate) fn allocation(&self) -> &Arc<Allocation> {
+        &self.0
+    }
+
     /// The GPU it is on.
     pub fn gpu(&self) -> &Gpu {
         self.0.gpu()

@@ -151,8 +151,12 @@ impl Graph {
     /// for memory whose use was recorded in the capture, except that a slice of a pinned buffer must not be borrowed.
     ///
     /// # Errors
+    /// [`Error::Argument`] in a stream that captures: its events could not tell when this launch is over;
     /// [`Error::Driver`].
     pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
+        if stream.capture_id()?.is_some() {
+            return Err(Error::argument("stream", "being captured", "a graph is launched in a stream that is not"));
+        }
         {
             let _entered = self.gpu.enter()?;
             // SAFETY: both handles are alive; the caller vouches for the rest.

@@ -10,7 +10,10 @@
 
 mod allocation;
 pub mod capability;
+#[cfg(feature = "cust")]
+pub mod cust;
 mod device_buffer;
+mod device_slice;
 mod event;
 mod gpu;
 mod graph;
@@ -29,6 +32,7 @@ mod uses;
 pub use capability::{DeviceFacts, Uuid};
 pub use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUstream};
 pub use device_buffer::DeviceBuffer;
+pub use device_slice::{DeviceSlice, DeviceSliceMut};
 pub use event::Event;
 pub use gpu::{Entered, Gpu};
 pub use graph::{Capture, CaptureMode, Graph};
@@ -36,4 +40,4 @@ pub use host_memory::{HostVisible, MappedHost, PinnedBuffer};
 pub use launch::{LaunchShape, launch};
 pub use module::{Function, FunctionFacts, Module};
 pub use peer::PeerFacts;
-pub use stream::Stream;
+pub use stream::{BorrowedStream, Stream};

@@ -1,5 +1,7 @@
 //! Streams: queues of work on a GPU.
 
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::ptr;
 
 use cudarc::driver::sys::{self, CUresult, CUstream, CUstreamCaptureStatus};
@@ -162,6 +164,35 @@ impl Stream {
         let code = unsafe { info(self.raw, &mut status, &mut id, none, none, none) };
         check("cuStreamGetCaptureInfo", code)?;
         Ok(Some(id))
+    }
+}
+
+/// A stream of another library's stream object, which it borrows.
+pub struct BorrowedStream<'a> {
+    stream: Stream,
+    _owner: PhantomData<&'a ()>,
+}
+
+impl BorrowedStream<'_> {
+    /// A stream that lives as long as the owner from which the lifetime comes.
+    ///
+    /// # Safety
+    /// `raw` is a stream that stays alive for the result's lifetime.
+    ///
+    /// # Errors
+    /// As for [`Stream::from_raw`].
+    pub unsafe fn from_raw(gpu: &Gpu, raw: CUstream) -> Result<Self> {
+        // SAFETY: the caller vouches for it.
+        let stream = unsafe { Stream::from_raw(gpu, raw) }?;
+        Ok(Self { stream, _owner: PhantomData })
+    }
+}
+
+impl Deref for BorrowedStream<'_> {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.stream
     }
 }
 

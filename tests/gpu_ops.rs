@@ -1,0 +1,127 @@
+//! The ops on a Hopper GPU, with virtual ranks and, where there are several GPUs, with real ones.
+
+mod common;
+mod suite;
+
+use std::process::ExitCode;
+
+use common::TestResult;
+use tilewire::World;
+use tilewire::driver::Gpu;
+
+fn virtual_ranks(ranks: usize) -> Result<World, String> {
+    World::virtual_ranks(0, ranks).map_err(|e| e.to_string())
+}
+
+const SHAPES: [(usize, usize, usize); 10] = [
+    (1023, 520, 200),
+    (257, 256, 64),
+    (9, 72, 136),
+    (5, 105, 64),
+    (3, 264, 128),
+    (1, 8, 8),
+    (129, 1000, 328),
+    (512, 512, 512),
+    (65, 64, 1000),
+    (2000, 777, 96),
+];
+
+fn shapes_in_every_way(_: &Gpu) -> TestResult {
+    for ranks in 1..=8 {
+        suite::shapes_in_every_way(&virtual_ranks(ranks)?, &SHAPES)?;
+    }
+    Ok(())
+}
+
+fn bits_are_the_same_in_every_way(_: &Gpu) -> TestResult {
+    for ranks in [2, 3, 8] {
+        suite::bits_are_the_same_in_every_way(&virtual_ranks(ranks)?, 1100, 520, 264)?;
+    }
+    Ok(())
+}
+
+fn many_calls_give_the_same_bits(_: &Gpu) -> TestResult {
+    for (t, p, s) in suite::WAYS {
+        suite::many_calls_give_the_same_bits(&virtual_ranks(4)?, &suite::Case::new(700, 520, 128).over(t, p, s), 200)?;
+    }
+    Ok(())
+}
+
+fn epochs_wrap(_: &Gpu) -> TestResult {
+    suite::epochs_wrap(&virtual_ranks(3)?)
+}
+
+fn empty_calls_are_calls(_: &Gpu) -> TestResult {
+    suite::empty_calls_are_calls(&virtual_ranks(4)?)
+}
+
+fn k_edges(_: &Gpu) -> TestResult {
+    suite::k_edges(&virtual_ranks(4)?)
+}
+
+fn every_variant(_: &Gpu) -> TestResult {
+    suite::every_variant(&virtual_ranks(3)?)
+}
+
+fn integers_are_exact(_: &Gpu) -> TestResult {
+    [1, 2, 5, 8].into_iter().try_for_each(|ranks| suite::integers_are_exact(&virtual_ranks(ranks)?))
+}
+
+fn ranks_are_summed(_: &Gpu) -> TestResult {
+    [2, 3, 4, 8].into_iter().try_for_each(|ranks| suite::ranks_are_summed(&virtual_ranks(ranks)?))
+}
+
+fn nan_rows_stay_in_their_row(_: &Gpu) -> TestResult {
+    suite::nan_rows_stay_in_their_row(&virtual_ranks(4)?)
+}
+
+fn partials_are_added_in_f32(_: &Gpu) -> TestResult {
+    suite::partials_are_added_in_f32(&virtual_ranks(8)?)
+}
+
+fn gemm_of_every_variant(_: &Gpu) -> TestResult {
+    suite::gemm_of_every_variant(&virtual_ranks(1)?)
+}
+
+fn bad_input_is_refused_and_nothing_is_lost(_: &Gpu) -> TestResult {
+    suite::bad_input_is_refused_and_nothing_is_lost(&virtual_ranks(3)?)
+}
+
+fn real_ranks(gpus: &[Gpu]) -> TestResult {
+    let ordinals: Vec<usize> = (0..gpus.len()).collect();
+    for share in 1..=8 / gpus.len().max(1) {
+        let places: Vec<usize> = ordinals.iter().copied().cycle().take(ordinals.len() * share).collect();
+        let world = World::local(&places).map_err(|e| e.to_string())?;
+        suite::shapes_in_every_way(&world, &SHAPES)?;
+        suite::bits_are_the_same_in_every_way(&world, 1100, 520, 264)?;
+        suite::epochs_wrap(&world)?;
+        suite::many_calls_give_the_same_bits(&world, &suite::Case::new(700, 520, 128), 200)?;
+        suite::every_variant(&world)?;
+        suite::empty_calls_are_calls(&world)?;
+        suite::k_edges(&world)?;
+        suite::bad_input_is_refused_and_nothing_is_lost(&world)?;
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    common::suite_main(
+        vec![
+            ("gemm_of_every_variant", gemm_of_every_variant),
+            ("shapes_in_every_way", shapes_in_every_way),
+            ("bits_are_the_same_in_every_way", bits_are_the_same_in_every_way),
+            ("many_calls_give_the_same_bits", many_calls_give_the_same_bits),
+            ("epochs_wrap", epochs_wrap),
+            ("empty_calls_are_calls", empty_calls_are_calls),
+            ("k_edges", k_edges),
+            ("every_variant", every_variant),
+            ("integers_are_exact", integers_are_exact),
+            ("ranks_are_summed", ranks_are_summed),
+            ("nan_rows_stay_in_their_row", nan_rows_stay_in_their_row),
+            ("partials_are_added_in_f32", partials_are_added_in_f32),
+            ("bad_input_is_refused_and_nothing_is_lost", bad_input_is_refused_and_nothing_is_lost),
+        ],
+        2,
+        vec![("real_ranks", real_ranks)],
+    )
+}
