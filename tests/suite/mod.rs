@@ -10,7 +10,7 @@ use tilewire::matrix::{Matrix, MatrixRef};
 use tilewire::ops::{Gemm, GemmReduceScatter};
 use tilewire::reference::{chunks_of, fused, gemm};
 use tilewire::scalar::Scalar;
-use tilewire::world::{DeviceElement, Tensor, World};
+use tilewire::world::{Tensor, World};
 use tilewire::{Error, Layout, Variant};
 
 pub type TestResult = Result<(), String>;
@@ -70,7 +70,7 @@ pub struct Operands<I> {
     pub b_tensors: Vec<Tensor>,
 }
 
-impl<I: Scalar + DeviceElement> Operands<I> {
+impl<I: Scalar> Operands<I> {
     pub fn new(world: &World, case: &Case, make: impl Fn(usize, usize, usize) -> Matrix<I>) -> Result<Self, Error> {
         let (ar, ac) = case.layout.a_shape(case.m, case.k);
         let (br, bc) = case.layout.b_shape(case.n, case.k);
@@ -93,7 +93,7 @@ pub fn uniform<I: Scalar>(rows: usize, cols: usize, seed: usize) -> Matrix<I> {
     data::uniform(rows, cols, seed as u64 + 1)
 }
 
-pub fn plan<I: DeviceElement, O: DeviceElement>(world: &World, case: &Case) -> Result<GemmReduceScatter, Error> {
+pub fn plan<I: Scalar, O: Scalar>(world: &World, case: &Case) -> Result<GemmReduceScatter, Error> {
     GemmReduceScatter::builder(world)
         .shape(case.m, case.n, case.k)
         .variant(Variant { layout: case.layout, input: I::ELEMENT, output: O::ELEMENT })
@@ -105,7 +105,7 @@ pub fn plan<I: DeviceElement, O: DeviceElement>(world: &World, case: &Case) -> R
 }
 
 /// Runs the plan on poisoned outputs of `m` rows over all ranks.
-pub fn run<I: Scalar + DeviceElement, O: Scalar + DeviceElement>(
+pub fn run<I: Scalar, O: Scalar>(
     world: &World,
     plan: &GemmReduceScatter,
     case: &Case,
@@ -140,7 +140,7 @@ fn bits<O: Scalar>(d: &[Matrix<O>]) -> Vec<Vec<u8>> {
     d.iter().map(|m| bytemuck::cast_slice(m.data()).to_vec()).collect()
 }
 
-fn fresh<I: Scalar + DeviceElement, O: Scalar + DeviceElement>(world: &World, case: &Case) -> TestResult {
+fn fresh<I: Scalar, O: Scalar>(world: &World, case: &Case) -> TestResult {
     let go = || -> Result<_, Error> {
         let operands = Operands::<I>::new(world, case, uniform)?;
         let d = run::<I, O>(world, &plan::<I, O>(world, case)?, case, &operands)?;
@@ -351,13 +351,7 @@ pub fn gemm_of_every_variant(world: &World) -> TestResult {
     Ok(())
 }
 
-fn plain<I: Scalar + DeviceElement, O: Scalar + DeviceElement>(
-    world: &World,
-    layout: Layout,
-    m: usize,
-    n: usize,
-    k: usize,
-) -> TestResult {
+fn plain<I: Scalar, O: Scalar>(world: &World, layout: Layout, m: usize, n: usize, k: usize) -> TestResult {
     let go = || -> Result<(), Error> {
         let ((ar, ac), (br, bc)) = (layout.a_shape(m, k), layout.b_shape(n, k));
         let (a, b) = (uniform::<I>(ar, ac, 1), uniform::<I>(br, bc, 2));

@@ -21,7 +21,7 @@ use crate::kernels::shape::GlobalAddr;
 use crate::plan::{RankLaunch, check};
 
 pub use emulated::EmulatedOptions;
-pub use tensor::{DeviceElement, Tensor};
+pub use tensor::Tensor;
 
 /// A stream of any framework, as its driver handle (`CUstream`). On the emulator there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,29 +1,10 @@
 //! Owned row-major matrices in a rank's memory.
 
-use half::{bf16, f16};
-
 use super::{Buffer, World};
 use crate::error::{Error, Result};
 use crate::kernels::config::Element;
 use crate::plan::MatrixArg;
-
-/// A type that tensors hold.
-pub trait DeviceElement: bytemuck::Pod {
-    /// Its name in the kernels.
-    const ELEMENT: Element;
-}
-
-impl DeviceElement for bf16 {
-    const ELEMENT: Element = Element::Bf16;
-}
-
-impl DeviceElement for f16 {
-    const ELEMENT: Element = Element::F16;
-}
-
-impl DeviceElement for f32 {
-    const ELEMENT: Element = Element::F32;
-}
+use crate::scalar::Scalar;
 
 /// A row-major matrix that owns its memory on one rank. Rows start at multiples of 16 bytes, whatever the columns are.
 #[derive(Debug)]
@@ -42,7 +23,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Argument`] if there is no such rank, [`Error::Driver`] if there is not enough memory.
-    pub fn poisoned<T: DeviceElement>(world: &World, rank: usize, rows: usize, cols: usize) -> Result<Self> {
+    pub fn poisoned<T: Scalar>(world: &World, rank: usize, rows: usize, cols: usize) -> Result<Self> {
         let row_bytes = row_bytes(cols, T::ELEMENT);
         let bytes = rows * row_bytes;
         let buffer = world.allocate(rank, (bytes as u64).max(16))?;
@@ -55,13 +36,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::Argument`] if their number is not rows · cols or there is no such rank, [`Error::Driver`] if there is not
     /// enough memory.
-    pub fn from_slice<T: DeviceElement>(
-        world: &World,
-        rank: usize,
-        rows: usize,
-        cols: usize,
-        elements: &[T],
-    ) -> Result<Self> {
+    pub fn from_slice<T: Scalar>(world: &World, rank: usize, rows: usize, cols: usize, elements: &[T]) -> Result<Self> {
         if elements.len() != rows * cols {
             let rule = format!("a {rows} × {cols} matrix has {}", rows * cols);
             return Err(Error::argument("number of elements", elements.len(), rule));
@@ -86,7 +61,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Argument`] if the tensor holds another type, [`Error::Driver`] if the copy fails.
-    pub fn to_vec<T: DeviceElement>(&self) -> Result<Vec<T>> {
+    pub fn to_vec<T: Scalar>(&self) -> Result<Vec<T>> {
         if T::ELEMENT != self.element {
             let rule = format!("the tensor holds {}", self.element.name());
             return Err(Error::argument("element type", T::ELEMENT.name(), rule));
