@@ -204,6 +204,11 @@ pub struct GemmReduceScatterArgs {
     pub transport: u32,
     /// [`Placement`] as a number.
     pub placement: u32,
+    /// Nanoseconds that a storer lets pass after each panel it pushes while its CTA computes on: all CTAs finish their
+    /// tiles at once, and a burst on the link holds up the loads of the next tiles. 0 is no pause.
+    pub pace_ns: u32,
+    /// Unused; keeps the layout free of padding.
+    pub reserved: u32,
     /// Tiles that one slot holds: the stride of the workspace, fixed by the plan.
     pub slot_tiles: u32,
     /// Bytes between the slots of even and of odd epochs, fixed by the plan: calls of different tiles share them.

@@ -124,6 +124,12 @@ pub trait TileConfig: 'static {
     const STAGE_BYTES: u32 = Self::A_BOX.total_bytes() + Self::B_BOX.total_bytes();
     /// Panels that one stage carries in transport *staged*.
     const CARRY_PANELS: u32 = min(Self::PANELS, Self::STAGE_BYTES / PANEL_BYTES);
+    /// Tiles of D start at rows that are multiples of this: the copy engine takes coordinates along the contiguous extent
+    /// in steps of 16 bytes.
+    const ROW_ALIGN: u32 = match Self::A_MAJOR {
+        Major::K => 1,
+        Major::Mn => 16 / Self::IN.bytes(),
+    };
     /// Threads of a CTA: the movers' warpgroup and the consumers.
     const THREADS: u32 = WARPGROUP_THREADS * (1 + Self::CONSUMERS);
     /// Bytes one tile takes in a slot.

@@ -32,25 +32,26 @@ impl Watched for GemmReduceScatterArgs {
     }
 }
 
-/// A CTA's life.
+/// A CTA's life. `launch` gives the parameter's address; each role asks for it anew, since a value that lives through all
+/// roles costs each of them a register.
 ///
 /// # Safety
 /// Launched as the entry table says for `K`, with arguments that a plan made.
 #[inline(always)]
-unsafe fn run<K: Kernel>(launch: &'static Launch<K::Args>)
+unsafe fn run<K: Kernel>(launch: impl Fn() -> &'static Launch<K::Args>)
 where
-    K::Args: Watched,
+    K::Args: Watched + 'static,
     Warpgroup: WarpgroupRole<K::Config>,
 {
     let tid = thread::thread_idx_x();
-    let at = CtaPosition { cta: thread::block_idx_x(), num_ctas: thread::grid_dim_x() };
-    let maps = (&raw const launch.maps).cast::<TensorMap>();
-    let args = &launch.args;
+    let at = || CtaPosition { cta: thread::block_idx_x(), num_ctas: thread::grid_dim_x() };
     // SAFETY: the caller's promise; every thread of the CTA passes each of these points.
     unsafe {
-        let cta = Cta::new(maps, args.watchdog());
+        let cta = |launch: &'static Launch<K::Args>| {
+            Cta::new((&raw const launch.maps).cast::<TensorMap>(), launch.args.watchdog())
+        };
         if tid == 0 {
-            K::setup(&cta.thread());
+            K::setup(&cta(launch()).thread());
             sync::fence_mbarrier_init();
         }
         sync::sync_threads();
@@ -58,21 +59,26 @@ where
         if tid < WARPGROUP_THREADS {
             sync::give_registers();
             if tid == 0 {
-                let _ = K::mover(&cta.thread(), args, at, Role::Producer);
+                let launch = launch();
+                let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Producer);
             } else if tid == 32 {
-                let _ = K::mover(&cta.thread(), args, at, Role::Storer);
+                let launch = launch();
+                let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Storer);
                 bulk::wait_group::<0>();
             } else if tid == 64 {
-                let _ = K::mover(&cta.thread(), args, at, Role::Loader);
+                let launch = launch();
+                let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Loader);
             }
         } else {
             sync::take_registers();
-            let warpgroup = cta.warpgroup(tid % WARPGROUP_THREADS);
-            let _ = K::consumer(&warpgroup, args, at, tid / WARPGROUP_THREADS - 1);
+            let launch = launch();
+            let warpgroup = cta(launch).warpgroup(tid % WARPGROUP_THREADS);
+            let _ = K::consumer(&warpgroup, &launch.args, at(), tid / WARPGROUP_THREADS - 1);
         }
         sync::sync_threads();
         if thread::thread_idx_x() == 0 {
-            K::leave(&cta.thread(), args, at);
+            let launch = launch();
+            K::leave(&cta(launch).thread(), &launch.args, at());
         }
     }
 }
@@ -85,15 +91,17 @@ macro_rules! entry {
         /// See [`run`].
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $name(_launch: Launch<$args>) {
-            let launch: *const Launch<$args>;
             // SAFETY: the first parameter of this entry is the launch struct.
             unsafe {
-                asm!(
-                    concat!("mov.b64 {p}, ", stringify!($name), "_param_0; cvta.param.u64 {p}, {p};"),
-                    p = out(reg64) launch,
-                    options(pure, nomem, nostack)
-                );
-                run::<$kernel>(&*launch)
+                run::<$kernel>(|| {
+                    let launch: *const Launch<$args>;
+                    asm!(
+                        concat!("mov.b64 {p}, ", stringify!($name), "_param_0; cvta.param.u64 {p}, {p};"),
+                        p = out(reg64) launch,
+                        options(nomem, nostack)
+                    );
+                    &*launch
+                })
             }
         }
     };

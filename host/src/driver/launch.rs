@@ -129,14 +129,14 @@ fn attribute(id: CUlaunchAttributeID) -> CUlaunchAttribute {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::entries::GEMM_128X256;
+    use crate::kernels::entries::ENTRIES;
 
     #[test]
     fn an_entry_gives_its_threads_and_shared_memory() {
-        let shape = LaunchShape::of_entry(&GEMM_128X256, 132);
+        let shape = LaunchShape::of_entry(&ENTRIES[0], 132);
         assert_eq!(shape.grid, [132, 1, 1]);
-        assert_eq!(shape.threads, [GEMM_128X256.threads, 1, 1]);
-        assert_eq!(shape.smem_bytes, GEMM_128X256.smem_bytes);
+        assert_eq!(shape.threads, [ENTRIES[0].threads, 1, 1]);
+        assert_eq!(shape.smem_bytes, ENTRIES[0].smem_bytes);
         shape.check().unwrap();
     }
 

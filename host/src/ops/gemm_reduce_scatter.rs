@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmReduceScatterArgs, Placement, Transport, Watchdog};
 use crate::kernels::comm::route::chunk_of;
 use crate::kernels::comm::workspace::Workspace;
+use crate::kernels::config::PANEL_BYTES;
 use crate::kernels::entries::Op;
 use crate::kernels::kernels::gemm_reduce_scatter::GemmReduceScatter as Kernel;
 use crate::kernels::schedule::chunked::max_chunk_tiles;
@@ -19,6 +20,12 @@ use crate::world::{RawStream, SymmetricBuffer, Tensor, World};
 
 /// What an op does when its waits take longer than this, unless told otherwise.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time of one step along K (64 elements) of a 128 × 256 tile on an SM: 0.7 µs at the 790 TFLOP/s of an H200.
+const K_TILE_NS: u64 = 700;
+
+/// Longest pause between pushed panels: what one `nanosleep` can do is 1 ms.
+const MAX_PACE_NS: u32 = 100_000;
 
 /// Rows a rank up to which the 64-row tile is used.
 const SMALL_ROWS: u32 = 64;
@@ -184,8 +191,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         let small = self.variant.facts_of(Op::GemmReduceScatter, TileShape::T64x128);
         // Both tiles share signals and slots: room for the larger number of tiles, and for the larger slots.
         let tiles = |facts: &VariantFacts, max_m| {
-            let [tile_m, tile_n] = facts.tile.extent();
-            max_chunk_tiles(max_m, n, world_size as u32, tile_m, tile_n)
+            max_chunk_tiles(max_m, n, world_size as u32, facts.tile.extent(), facts.row_align)
         };
         let small_tiles = small.map_or(0, |s| tiles(&s, min(max_m, SMALL_ROWS * world_size as u32)));
         let slot_tiles = max(tiles(&facts, max_m), small_tiles);
@@ -376,6 +382,8 @@ impl GemmReduceScatter {
                 partition_ctas,
                 transport: o.transport as u32,
                 placement: o.placement as u32,
+                pace_ns: self.pace_ns(facts),
+                reserved: 0,
                 slot_tiles: o.slot_tiles,
                 parity_stride: o.parity_stride,
                 workspaces,
@@ -394,6 +402,13 @@ impl GemmReduceScatter {
             Some(small) if m <= SMALL_ROWS as usize * self.world.size() => small,
             _ => &self.options.facts,
         }
+    }
+
+    /// Pause after each pushed panel: a tile's copies are spread over three quarters of the next tile's main loop.
+    fn pace_ns(&self, facts: &VariantFacts) -> u32 {
+        let copies = facts.slot_tile_bytes / PANEL_BYTES;
+        let main_loop_ns = u64::from(self.options.k.div_ceil(64)) * K_TILE_NS;
+        u32::try_from(main_loop_ns * 3 / 4 / u64::from(copies)).unwrap_or(u32::MAX).min(MAX_PACE_NS)
     }
 
     fn watchdog(&self, rank: usize) -> Watchdog {

@@ -104,6 +104,7 @@ pub(crate) struct VariantFacts {
     pub entry: &'static Entry,
     pub boxes: [TileBox; 3],
     pub slot_tile_bytes: u32,
+    pub row_align: u32,
 }
 
 impl VariantFacts {
@@ -113,6 +114,7 @@ impl VariantFacts {
             entry: entries::find::<C>(op)?,
             boxes: [C::A_BOX, C::B_BOX, C::D_BOX],
             slot_tile_bytes: C::SLOT_TILE_BYTES,
+            row_align: C::ROW_ALIGN,
         })
     }
 }

@@ -60,6 +60,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
             tile_m: C::TILE_M,
             tile_n: C::TILE_N,
             group: args.raster_group,
+            row_align: C::ROW_ALIGN,
         };
         let epoch = m.load_acquire_gpu(workspace::<C>(args, rank).epoch());
         Self { args, at, tiles, epoch, config: core::marker::PhantomData }
@@ -203,7 +204,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
     fn store_to_d<M: ThreadRole>(&self, m: &M, tile: &ChunkTile, consumer: u32, panel: u32, src: SmemAddr) {
         if tile.extent.rows_of(consumer) > 0 {
-            let row = tile.chunk_row + consumer * PANEL_ROWS;
+            let row = tile.chunk_row.wrapping_add(consumer * PANEL_ROWS);
             m.store_box(Operand::D, row, tile.col + panel * C::PANEL_COLS, src);
         }
     }
@@ -237,12 +238,17 @@ impl<'a, C: TileConfig> Call<'a, C> {
                 credited = tile.owner;
             }
             let (tile_addr, signal) = self.landing(destination, &tile);
+            let goes_out = destination == Destination::Slot && tile.owner != self.rank();
+            let pace_ns = if goes_out && self.compute_tile(nth + 1).is_some() { self.args.pace_ns } else { 0 };
             store_panels::<M, C>(m, &mut state, tile.extent.panels::<C>(), |consumer, panel, src| {
                 let bytes = tile.extent.panel_bytes(consumer);
                 if destination == Destination::Result {
                     self.store_to_d(m, &tile, consumer, panel, src);
                 } else if bytes > 0 {
                     m.store_bytes(tile_addr.plus(panel_offset::<C>(consumer, panel) as u64), src, bytes);
+                    if pace_ns > 0 {
+                        m.linger(pace_ns);
+                    }
                 }
             })?;
             match destination {
@@ -377,12 +383,14 @@ impl<'a, C: TileConfig> Call<'a, C> {
                     wait_signal(m, Role::Consumer(consumer), WaitKind::Signal, tag, signal, self.epoch)?;
                     sender += 1;
                 }
-                let row = (tile.chunk_row + consumer * PANEL_ROWS) as u64;
+                let skip = tile.lead.saturating_sub(consumer * PANEL_ROWS);
+                let row = tile.chunk_row.wrapping_add(consumer * PANEL_ROWS + skip) as u64;
                 let col_bytes = tile.col as u64 * C::OUT.bytes() as u64;
                 m.reduce(&ReduceJob {
                     slot: own.slot(self.epoch, Rank(0), index).plus(panel_offset::<C>(consumer, 0) as u64),
                     slot_stride: own.slot_stride(),
                     slots: self.args.world,
+                    skip,
                     dst: self.args.d.plus(row * self.args.d_stride + col_bytes),
                     dst_stride: self.args.d_stride,
                     rows,

@@ -48,6 +48,11 @@ pub trait Watch {
     /// One failed look: pauses, and gives up with [`Aborted`] when the deadline has passed or somebody raised the abort
     /// word. The one whose deadline passes first writes the fault record from `wait` and raises the abort words.
     fn pause(&self, patience: &mut Self::Patience, wait: impl Fn() -> Wait) -> Result<(), Aborted>;
+
+    /// Lets about `ns` nanoseconds pass. Changes no result; machines without a clock do nothing.
+    fn linger(&self, ns: u32) {
+        let _ = ns;
+    }
 }
 
 /// Reads of words in global memory that agents of several CTAs or ranks share. Scope and order are in the names.
@@ -71,10 +76,11 @@ pub trait PutSignals: Signals {
 /// The copy engine of an SM (TMA), driven by one thread.
 pub trait BulkCopy {
     /// `cp.async.bulk.tensor.2d` from global to shared memory: the box of `operand` whose first element is at
-    /// (`row`, `col`), swizzled by 128 bytes; elements outside the tensor arrive as zeros. Completes its bytes on `full`.
+    /// (`row`, `col`), swizzled by 128 bytes. `col` is a multiple of 16 bytes. Elements outside the tensor arrive as zeros. Completes its bytes on `full`.
     fn load_box(&self, dst: SmemAddr, operand: Operand, row: u32, col: u32, full: Mbarrier);
 
-    /// `cp.async.bulk.tensor.2d` from shared to global memory; elements outside the tensor are not written.
+    /// `cp.async.bulk.tensor.2d` from shared to global memory; elements outside the tensor are not written. `row` is signed
+    /// (wrapped): rows before the tensor are outside too.
     fn store_box(&self, operand: Operand, row: u32, col: u32, src: SmemAddr);
 
     /// `cp.async.bulk` from global to shared memory; addresses and `bytes` are multiples of 16.
@@ -145,11 +151,13 @@ pub struct ReduceJob {
     pub slot_stride: u64,
     /// Slots to add, in order.
     pub slots: u32,
-    /// First element of the result.
+    /// Rows at the start of the half tile that are not stored.
+    pub skip: u32,
+    /// First element of the result: where row `skip` goes.
     pub dst: GlobalAddr,
     /// Bytes from one row of the result to the next.
     pub dst_stride: u64,
-    /// Rows that exist.
+    /// Rows that exist, the skipped ones included.
     pub rows: u32,
     /// Columns that exist.
     pub cols: u32,
@@ -157,7 +165,7 @@ pub struct ReduceJob {
 
 /// Addition in global memory by one warpgroup.
 pub trait Reduce<C: TileConfig> {
-    /// Adds the slots in f32 to +0, slot 0 first, rounds once, and stores rows × cols elements. Slots hold panels as
+    /// Adds the slots in f32 to +0, slot 0 first, rounds once, and stores rows `skip..rows` × cols elements. Slots hold panels as
     /// [`crate::layout::slot`] describes.
     fn reduce(&self, job: &ReduceJob);
 }

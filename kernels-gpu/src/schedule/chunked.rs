@@ -1,9 +1,13 @@
 //! The tiles of GEMM + ReduceScatter: chunk by chunk in rank order, rastered within a chunk.
+//!
+//! The copy engine takes coordinates along the contiguous extent only in steps of 16 bytes. Where that extent is M, a
+//! chunk's tiles start at the aligned row at or before the chunk's first one; the rows before it, the lead, are computed
+//! and never stored.
 
 use super::raster::Raster;
 use crate::comm::route::{Chunk, chunk_of, owner_at_step};
 use crate::layout::slot::TileExtent;
-use crate::shape::{Rank, div_ceil, min};
+use crate::shape::{Rank, div_ceil, div_rem, min};
 
 /// The tiles one rank computes, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +26,8 @@ pub struct ChunkedTiles {
     pub tile_n: u32,
     /// Rows of tiles walked together.
     pub group: u32,
+    /// Tiles start at rows that are multiples of this.
+    pub row_align: u32,
 }
 
 /// One tile of one owner's chunk.
@@ -33,40 +39,51 @@ pub struct ChunkTile {
     pub index: u32,
     /// First row, counted from the start of the problem.
     pub row: u32,
-    /// First row, counted from the start of the chunk.
+    /// First row, counted from the start of the chunk; negative (wrapped) where the tile has a lead.
     pub chunk_row: u32,
     /// First column.
     pub col: u32,
-    /// How much of it exists.
+    /// How much of it exists, its lead included.
     pub extent: TileExtent,
+    /// Rows at its start that belong to the chunk before.
+    pub lead: u32,
 }
 
 impl ChunkedTiles {
+    /// The chunk of `owner` and its lead: the rows between the aligned row before it and its first one.
+    #[inline(always)]
+    const fn chunk(&self, owner: Rank) -> (Chunk, u32) {
+        let chunk = chunk_of(self.m, self.world, owner);
+        let lead = if chunk.rows == 0 { 0 } else { div_rem(chunk.first_row, self.row_align).1 };
+        (chunk, lead)
+    }
+
     /// The tiles of `owner`'s chunk as a grid.
     #[inline(always)]
-    pub const fn raster(&self, owner: Rank) -> (Chunk, Raster) {
-        let chunk = chunk_of(self.m, self.world, owner);
-        let raster = Raster {
-            tiles_m: div_ceil(chunk.rows, self.tile_m),
+    pub const fn raster(&self, owner: Rank) -> Raster {
+        let (chunk, lead) = self.chunk(owner);
+        Raster {
+            tiles_m: div_ceil(chunk.rows + lead, self.tile_m),
             tiles_n: div_ceil(self.n, self.tile_n),
             group: self.group,
-        };
-        (chunk, raster)
+        }
     }
 
     /// Tile `index` of `owner`'s chunk; `index` is below the chunk's tile count.
     #[inline(always)]
     pub const fn tile_of(&self, owner: Rank, index: u32) -> ChunkTile {
-        let (chunk, raster) = self.raster(owner);
-        let (tile_row, tile_col) = raster.tile(index);
-        let (chunk_row, col) = (tile_row * self.tile_m, tile_col * self.tile_n);
+        let (chunk, lead) = self.chunk(owner);
+        let (tile_row, tile_col) = self.raster(owner).tile(index);
+        let (first, col) = (tile_row * self.tile_m, tile_col * self.tile_n);
+        let rows = min(chunk.rows + lead - first, self.tile_m);
         ChunkTile {
             owner,
             index,
-            row: chunk.first_row + chunk_row,
-            chunk_row,
+            row: chunk.first_row - lead + first,
+            chunk_row: first.wrapping_sub(lead),
             col,
-            extent: TileExtent { rows: min(chunk.rows - chunk_row, self.tile_m), cols: min(self.n - col, self.tile_n) },
+            extent: TileExtent { rows, cols: min(self.n - col, self.tile_n) },
+            lead: if tile_row == 0 { lead } else { 0 },
         }
     }
 
@@ -76,7 +93,7 @@ impl ChunkedTiles {
         let (mut left, mut step) = (linear, 0);
         while step < steps {
             let owner = owner_at_step(self.rank, self.world, step);
-            let tiles = self.raster(owner).1.num_tiles();
+            let tiles = self.raster(owner).num_tiles();
             if left < tiles {
                 return Some(self.tile_of(owner, left));
             }
@@ -89,11 +106,13 @@ impl ChunkedTiles {
     /// Tiles of this rank's own chunk.
     #[inline(always)]
     pub const fn own_tiles(&self) -> u32 {
-        self.raster(self.rank).1.num_tiles()
+        self.raster(self.rank).num_tiles()
     }
 }
 
-/// Most tiles any chunk of up to `max_m` rows has: what a slot must hold.
-pub const fn max_chunk_tiles(max_m: u32, n: u32, world: u32, tile_m: u32, tile_n: u32) -> u32 {
-    div_ceil(div_ceil(max_m, world), tile_m) * div_ceil(n, tile_n)
+/// Most tiles any chunk of a call over up to `max_m` rows has: what a slot must hold.
+pub const fn max_chunk_tiles(max_m: u32, n: u32, world: u32, tile: [u32; 2], row_align: u32) -> u32 {
+    let rows = div_ceil(max_m, world);
+    let with_lead = if rows == 0 { 0 } else { rows + (row_align - 1) };
+    div_ceil(with_lead, tile[0]) * div_ceil(n, tile[1])
 }

@@ -158,6 +158,12 @@ impl Watch for Thread {
     fn pause(&self, patience: &mut Patience, wait: impl Fn() -> Wait) -> Result<(), Aborted> {
         pause(&self.0, patience, wait, true, |over| over)
     }
+
+    #[inline(always)]
+    fn linger(&self, ns: u32) {
+        // SAFETY: sleeps.
+        unsafe { sync::nanosleep(ns) }
+    }
 }
 
 impl Watch for Warpgroup {

@@ -45,8 +45,8 @@ impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: Element
             if col < job.cols {
                 let dst = job.dst.0 + (col * O::ELEMENT.bytes()) as u64;
                 let store = |i: u32, sum: &[f32; 8]| {
-                    if exists(i) {
-                        let row = (first_row + i * ROWS_AT_ONCE) as u64;
+                    if exists(i) && first_row + i * ROWS_AT_ONCE >= job.skip {
+                        let row = (first_row + i * ROWS_AT_ONCE - job.skip) as u64;
                         store_chunk::<O>(dst + row * job.dst_stride, sum, job.cols - col);
                     }
                 };

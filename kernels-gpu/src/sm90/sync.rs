@@ -92,3 +92,10 @@ pub unsafe fn broadcast(lane_0: bool, read: impl Fn() -> u32) -> u32 {
     }
     shared
 }
+
+/// `nanosleep`: up to twice `ns` nanoseconds, at most 1 ms.
+#[inline(always)]
+pub unsafe fn nanosleep(ns: u32) {
+    // SAFETY: sleeps.
+    unsafe { asm!("nanosleep.u32 {};", in(reg32) ns, options(nostack)) }
+}
