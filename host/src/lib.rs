@@ -1,5 +1,6 @@
 //! tilewire: matrix multiplication fused with communication on NVIDIA Hopper GPUs.
 
+pub mod emulator;
 pub mod error;
 pub mod fault;
 
