@@ -4,7 +4,7 @@ pub mod cli;
 pub mod compare;
 pub mod data;
 pub mod driver;
-// pub mod emulator;
+pub mod emulator;
 pub mod error;
 pub mod fault;
 pub mod matrix;

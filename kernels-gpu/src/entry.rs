@@ -2,35 +2,16 @@
 
 use core::arch::{asm, global_asm};
 
-use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch, TensorMap, Watchdog};
+use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch, TensorMap};
 use crate::config::{Bf16, F16, F32, Nn, Nt, Tile64x128, Tile128x256, Tn};
 use crate::entries::for_each_variant;
-use crate::kernels::{Kernel, gemm::Gemm, gemm_reduce_scatter::GemmReduceScatter};
+use crate::kernels::{Kernel, Watched, gemm::Gemm, gemm_reduce_scatter::GemmReduceScatter};
 use crate::machine::WarpgroupRole;
 use crate::shape::{CtaPosition, Role, WARPGROUP_THREADS};
 use crate::sm90::machine::{Cta, Warpgroup};
 use crate::sm90::{bulk, sync, thread};
 
 global_asm!(".extern .shared .align 1024 .b8 dyn_smem[];");
-
-/// Arguments that carry a watchdog.
-trait Watched {
-    fn watchdog(&self) -> &Watchdog;
-}
-
-impl Watched for GemmArgs {
-    #[inline(always)]
-    fn watchdog(&self) -> &Watchdog {
-        &self.watchdog
-    }
-}
-
-impl Watched for GemmReduceScatterArgs {
-    #[inline(always)]
-    fn watchdog(&self) -> &Watchdog {
-        &self.watchdog
-    }
-}
 
 /// A CTA's life. `launch` gives the parameter's address; each role asks for it anew, since a value that lives through all
 /// roles costs each of them a register.
@@ -40,7 +21,7 @@ impl Watched for GemmReduceScatterArgs {
 #[inline(always)]
 unsafe fn run<K: Kernel>(launch: impl Fn() -> &'static Launch<K::Args>)
 where
-    K::Args: Watched + 'static,
+    K::Args: 'static,
     Warpgroup: WarpgroupRole<K::Config>,
 {
     let tid = thread::thread_idx_x();

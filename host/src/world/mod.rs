@@ -16,11 +16,14 @@ use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::kernels::entries::Entry;
 use crate::kernels::kernels::Kernel;
+use crate::kernels::machine::{Reduce, WarpgroupMma};
 
 use crate::kernels::shape::GlobalAddr;
 use crate::plan::{RankLaunch, check};
 
 pub use emulated::EmulatedOptions;
+
+use crate::emulator::Agent;
 pub use tensor::Tensor;
 
 /// A stream of any framework, as its driver handle (`CUstream`). On the emulator there are none.
@@ -218,6 +221,7 @@ impl World {
     ) -> Result<()>
     where
         K::Args: 'static,
+        for<'e> Agent<'e>: WarpgroupMma<K::Config> + Reduce<K::Config>,
     {
         match &*self.machine {
             Machine::Emulated(world) => world.launch::<K>(launches),

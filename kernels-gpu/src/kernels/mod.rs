@@ -4,14 +4,35 @@
 pub mod gemm;
 pub mod gemm_reduce_scatter;
 
+use crate::abi::{GemmArgs, GemmReduceScatterArgs, Watchdog};
 use crate::config::TileConfig;
 use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
 use crate::shape::{CtaPosition, Role};
 
+/// Arguments that carry a watchdog.
+pub trait Watched {
+    /// Bounds of the kernel's waits.
+    fn watchdog(&self) -> &Watchdog;
+}
+
+impl Watched for GemmArgs {
+    #[inline(always)]
+    fn watchdog(&self) -> &Watchdog {
+        &self.watchdog
+    }
+}
+
+impl Watched for GemmReduceScatterArgs {
+    #[inline(always)]
+    fn watchdog(&self) -> &Watchdog {
+        &self.watchdog
+    }
+}
+
 /// A kernel as its machine runs it: set up, all roles at once, leave.
 pub trait Kernel {
     /// Its arguments, after the tensor maps.
-    type Args: Copy;
+    type Args: Copy + Watched;
     /// Its tile configuration.
     type Config: TileConfig;
 

@@ -1,0 +1,185 @@
+//! Tensor cores: wgmma groups that run behind their issuer's back, and panels.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::agent::Agent;
+use super::clock::Mark;
+use super::tensor::{decode_boxes, decode_tile, decode_tile_transposed, encode_tile, multiply, round, transpose};
+use super::trace::EventKind;
+use super::violation::{Failure, Violation};
+use super::world::{AgentLane, World};
+use crate::kernels::config::{Element, Major, PANEL_BYTES, PANEL_ROWS, ROW_BYTES, SMEM_ALIGN, TileConfig};
+use crate::kernels::machine::WarpgroupMma;
+use crate::kernels::shape::SmemAddr;
+
+/// A 64 × `TILE_N` accumulator in f32.
+pub struct Accumulator(Rc<RefCell<Values>>);
+
+struct Values {
+    values: Vec<f32>,
+    cols: usize,
+    /// Groups issued into it and not yet waited for.
+    pending: u32,
+}
+
+/// One panel's values in f32, row by row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel(pub Vec<f32>);
+
+/// A wgmma group that was issued and not yet waited for.
+pub(super) struct MmaGroup {
+    number: u32,
+    acc: Rc<RefCell<Values>>,
+    a: SmemAddr,
+    b: SmemAddr,
+    b_bytes: u32,
+    /// Boxes of B side by side along N, where N is contiguous.
+    b_boxes: u32,
+    majors: [Major; 2],
+    element: Element,
+    accumulate: bool,
+}
+
+impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
+    type Acc = Accumulator;
+    type Panel = Panel;
+
+    fn zero_acc(&self) -> Accumulator {
+        let cols = C::TILE_N as usize;
+        Accumulator(Rc::new(RefCell::new(Values { values: vec![0.0; PANEL_ROWS as usize * cols], cols, pending: 0 })))
+    }
+
+    fn issue_mma(&self, acc: &mut Accumulator, a: SmemAddr, b: SmemAddr, accumulate: bool) {
+        self.op(|w, me| {
+            let group = MmaGroup {
+                number: 0,
+                acc: acc.0.clone(),
+                a,
+                b,
+                b_bytes: C::B_BOX.total_bytes(),
+                b_boxes: C::B_BOX.count,
+                majors: [C::A_MAJOR, C::B_MAJOR],
+                element: C::IN,
+                accumulate,
+            };
+            w.issue_mma(me, group)
+        });
+    }
+
+    fn wait_mma<const PENDING: u32>(&self, _acc: &mut Accumulator) {
+        self.op(|w, me| {
+            w.must_be_warpgroup(me, "wait_mma")?;
+            w.finish_mma(me, PENDING as usize);
+            Ok(())
+        });
+    }
+
+    fn zero_panel(&self) -> Panel {
+        Panel(vec![0.0; (PANEL_ROWS * C::PANEL_COLS) as usize])
+    }
+
+    fn panel<const P: u32>(&self, acc: &Accumulator) -> Panel {
+        let acc = acc.0.borrow();
+        if acc.pending > 0 {
+            let detail = format!("reads panel {P} of an accumulator with {} wgmma groups running", acc.pending);
+            return self.op_in_turn(|_, _| Err(Failure::new(Violation::AccumulatorInFlight, detail)));
+        }
+        let (first, cols) = ((P * C::PANEL_COLS) as usize, C::PANEL_COLS as usize);
+        Panel(acc.values.chunks_exact(acc.cols).flat_map(|row| row[first..first + cols].iter().copied()).collect())
+    }
+
+    fn round(&self, panel: Panel) -> Panel {
+        Panel(panel.0.into_iter().map(|v| round(v, C::OUT)).collect())
+    }
+
+    fn add(&self, left: Panel, right: &Panel) -> Panel {
+        Panel(left.0.iter().zip(&right.0).map(|(l, r)| l + r).collect())
+    }
+
+    fn load_panel(&self, src: SmemAddr, rows: u32) -> Panel {
+        self.op(|w, me| w.load_panel(me, src, rows, C::OUT))
+    }
+
+    fn store_panel(&self, dst: SmemAddr, panel: &Panel) {
+        self.op(|w, me| w.store_panel(me, dst, panel, C::OUT));
+    }
+}
+
+impl World {
+    fn issue_mma(&mut self, me: usize, mut group: MmaGroup) -> Result<(), Failure> {
+        self.must_be_warpgroup(me, "issue_mma")?;
+        let cta = self.agents[me].cta;
+        let a_range = self.smem_range(cta, group.a, PANEL_BYTES, SMEM_ALIGN)?;
+        let b_range = self.smem_range(cta, group.b, group.b_bytes, SMEM_ALIGN)?;
+        let state = &mut self.agents[me];
+        state.mma_issued += 1;
+        group.number = state.mma_issued;
+        // The group reads its operands at any time until it is waited for.
+        let lane = state.lane(AgentLane::Mma);
+        let mark = Mark { lane, clock: group.number, agent: me as u32, issued: state.now };
+        self.smem_read(cta, a_range, mark, false)?;
+        self.smem_read(cta, b_range, mark, false)?;
+        self.record(me, EventKind::MmaIssued { number: group.number, a: group.a.0, b: group.b.0 });
+        group.acc.borrow_mut().pending += 1;
+        self.agents[me].mma.push_back(group);
+        Ok(())
+    }
+
+    /// Runs groups, oldest first, until `pending` are left: as late as the issuer allows.
+    fn finish_mma(&mut self, me: usize, pending: usize) {
+        while self.agents[me].mma.len() > pending {
+            let Some(group) = self.agents[me].mma.pop_front() else { return };
+            self.run_mma(me, &group);
+            let a = &mut self.agents[me];
+            let lane = a.lane(AgentLane::Mma);
+            a.view.generic.raise(lane, group.number);
+            self.record(me, EventKind::MmaDone { number: group.number });
+        }
+    }
+
+    fn run_mma(&mut self, me: usize, group: &MmaGroup) {
+        let smem = &self.ctas[self.agents[me].cta].smem;
+        let tile = |at: SmemAddr, bytes: u32| &smem[at.0 as usize..(at.0 + bytes) as usize];
+        let [a, b] = &mut self.scratch;
+        decode_tile(tile(group.a, PANEL_BYTES), group.element, a);
+        if group.majors[0] == Major::Mn {
+            transpose(a, PANEL_ROWS as usize);
+        }
+        let b_tile = tile(group.b, group.b_bytes);
+        match group.majors[1] {
+            Major::K => decode_tile_transposed(b_tile, group.element, b),
+            Major::Mn => decode_boxes(b_tile, group.b_boxes as usize, group.element, b),
+        }
+        let mut acc = group.acc.borrow_mut();
+        acc.pending -= 1;
+        if !group.accumulate {
+            acc.values.fill(0.0);
+        }
+        let cols = acc.cols;
+        multiply(&mut acc.values, a, b, cols);
+        self.stats.wgmma_groups += 1;
+    }
+
+    fn load_panel(&mut self, me: usize, src: SmemAddr, rows: u32, element: Element) -> Result<Panel, Failure> {
+        self.must_be_warpgroup(me, "load_panel")?;
+        let cta = self.agents[me].cta;
+        let range = self.smem_range(cta, src, PANEL_BYTES, SMEM_ALIGN)?;
+        let mark = self.own_mark(me);
+        // Rows past `rows` are unspecified: no copy may have brought them.
+        self.smem_read(cta, range.start..range.start + u64::from(rows * ROW_BYTES), mark, false)?;
+        let mut values = Vec::new();
+        decode_tile(&self.ctas[cta].smem[range.start as usize..range.end as usize], element, &mut values);
+        Ok(Panel(values))
+    }
+
+    fn store_panel(&mut self, me: usize, dst: SmemAddr, panel: &Panel, element: Element) -> Result<(), Failure> {
+        self.must_be_warpgroup(me, "store_panel")?;
+        let cta = self.agents[me].cta;
+        let range = self.smem_range(cta, dst, PANEL_BYTES, SMEM_ALIGN)?;
+        let mark = self.own_mark(me);
+        self.smem_write(cta, range.clone(), mark)?;
+        encode_tile(&panel.0, element, &mut self.ctas[cta].smem[range.start as usize..range.end as usize]);
+        Ok(())
+    }
+}

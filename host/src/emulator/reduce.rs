@@ -1,0 +1,76 @@
+//! Addition in global memory.
+
+use super::access::Proxy;
+use super::agent::Agent;
+use super::tensor::{decode, encode};
+use super::tensor_map::swizzled_row;
+use super::violation::{Failure, Violation};
+use super::world::World;
+use crate::kernels::config::{Element, PANEL_BYTES, PANEL_ROWS, ROW_BYTES, TileConfig};
+use crate::kernels::layout::slot::panel_offset;
+use crate::kernels::machine::{Reduce, ReduceJob};
+use crate::kernels::shape::GlobalAddr;
+
+impl<C: TileConfig> Reduce<C> for Agent<'_> {
+    fn reduce(&self, job: &ReduceJob) {
+        self.op(|w, me| {
+            w.must_be_warpgroup(me, "reduce")?;
+            if job.rows > PANEL_ROWS || job.cols > C::TILE_N {
+                let detail = format!("reduces {}×{} elements, more than half a tile", job.rows, job.cols);
+                return Err(Failure::new(Violation::OutOfBounds, detail));
+            }
+            for panel in 0..job.cols.div_ceil(C::PANEL_COLS) {
+                let off = u64::from(panel_offset::<C>(0, panel));
+                let first_col = panel * C::PANEL_COLS;
+                let cols = (job.cols - first_col).min(C::PANEL_COLS);
+                w.reduce_panel(me, job, off, (first_col, cols), C::OUT)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+impl World {
+    fn reduce_panel(
+        &mut self,
+        me: usize,
+        job: &ReduceJob,
+        off: u64,
+        (first_col, cols): (u32, u32),
+        element: Element,
+    ) -> Result<(), Failure> {
+        if job.rows == 0 {
+            return Ok(());
+        }
+        let dst = job.dst.plus(u64::from(first_col * element.bytes()));
+        if !dst.0.is_multiple_of(u64::from(element.bytes())) || !job.slot.0.is_multiple_of(16) {
+            let detail = format!("reduces from {:#x} to {:#x}", job.slot.0, job.dst.0);
+            return Err(Failure::new(Violation::Misaligned, detail));
+        }
+        let mark = self.own_mark(me);
+        let row_cols = (ROW_BYTES / element.bytes()) as usize;
+        let mut sum = vec![0.0; job.rows as usize * row_cols];
+        let mut values = vec![0.0; row_cols];
+        for slot in 0..job.slots {
+            let src = GlobalAddr(job.slot.0 + u64::from(slot) * job.slot_stride + off);
+            let bytes = u64::from(job.rows * ROW_BYTES);
+            self.global_read(src, bytes, mark, Proxy::Generic)?;
+            // Rows that do not exist are not in the slot, but the swizzle wants a whole panel.
+            let mut panel = self.memory.bytes(src, bytes)?.to_vec();
+            panel.resize(PANEL_BYTES as usize, 0);
+            for (row, sums) in (0..).zip(sum.chunks_exact_mut(row_cols)) {
+                decode(&swizzled_row(&panel, row), element, &mut values);
+                sums.iter_mut().zip(&values).for_each(|(s, v)| *s += v);
+            }
+        }
+        let mut bytes = Vec::new();
+        for (row, sums) in (0..).zip(sum.chunks_exact(row_cols).skip(job.skip as usize)) {
+            let at = dst.plus(row * job.dst_stride);
+            bytes.clear();
+            encode(&sums[..cols as usize], element, &mut bytes);
+            self.global_write(at, bytes.len() as u64, mark, Proxy::Generic)?;
+            self.memory.bytes_mut(at, bytes.len() as u64)?.copy_from_slice(&bytes);
+        }
+        Ok(())
+    }
+}

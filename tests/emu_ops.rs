@@ -1,0 +1,131 @@
+//! The ops on the emulator: the kernels' own source, on a machine without a GPU.
+
+mod suite;
+
+use suite::{Case, TestResult, WAYS};
+use tilewire::World;
+use tilewire::emulator::{Delay, EmulatorOptions};
+use tilewire::kernels::shape::Rank;
+use tilewire::world::EmulatedOptions;
+
+fn world(ranks: usize, seed: u64) -> World {
+    world_with(ranks, EmulatorOptions::with_seed(seed))
+}
+
+fn world_with(ranks: usize, emulator: EmulatorOptions) -> World {
+    World::emulated_with(ranks, EmulatedOptions { ctas_per_rank: 3, emulator }).unwrap()
+}
+
+#[test]
+fn ragged_shapes_are_right_in_every_way_and_for_every_world_size() -> TestResult {
+    for ranks in 1..=8 {
+        suite::shapes_in_every_way(&world(ranks, ranks as u64), &[(9, 72, 136), (131, 105, 64), (3, 264, 72)])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn few_rows_are_right() -> TestResult {
+    for m in [1, 7, 8, 15, 16, 31, 32, 63, 64, 65, 127, 128, 129] {
+        suite::shapes_in_every_way(&world(2, m as u64), &[(m, 40, 24)])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn bits_do_not_depend_on_the_way_of_the_tiles() -> TestResult {
+    for ranks in [2, 3, 8] {
+        suite::bits_are_the_same_in_every_way(&world(ranks, 7), 270, 136, 72)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_hundred_schedules_give_one_result() -> TestResult {
+    let (transport, placement, margin) = WAYS[6];
+    for (way, case) in
+        [Case::new(140, 72, 72), Case::new(140, 72, 72).over(transport, placement, margin)].iter().enumerate()
+    {
+        for seed in 0..50 {
+            suite::many_calls_give_the_same_bits(&world(3, seed), case, 1)
+                .map_err(|e| format!("way {way}, seed {seed}: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_slow_rank_changes_nothing() -> TestResult {
+    for (transport, placement, margin) in WAYS {
+        for delay in [Delay::Seldom(16), Delay::UntilOthersBlock] {
+            let mut options = EmulatorOptions::with_seed(3);
+            options.delays = vec![(Rank(1), delay)];
+            let case = Case::new(140, 72, 72).over(transport, placement, margin);
+            suite::many_calls_give_the_same_bits(&world_with(3, options), &case, 3)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn epochs_wrap() -> TestResult {
+    suite::epochs_wrap(&world(3, 1))
+}
+
+#[test]
+fn empty_calls_are_calls() -> TestResult {
+    suite::empty_calls_are_calls(&world(4, 1))
+}
+
+#[test]
+fn k_edges_are_right() -> TestResult {
+    suite::k_edges(&world(2, 1))
+}
+
+#[test]
+fn every_layout_and_type_is_right() -> TestResult {
+    suite::every_variant(&world(3, 1))
+}
+
+#[test]
+fn integers_are_exact() -> TestResult {
+    [1, 2, 5].into_iter().try_for_each(|ranks| suite::integers_are_exact(&world(ranks, 1)))
+}
+
+#[test]
+fn ranks_are_summed() -> TestResult {
+    [2, 3, 4, 8].into_iter().try_for_each(|ranks| suite::ranks_are_summed(&world(ranks, 1)))
+}
+
+#[test]
+fn nan_rows_stay_in_their_row() -> TestResult {
+    suite::nan_rows_stay_in_their_row(&world(4, 1))
+}
+
+#[test]
+fn partials_are_added_in_f32() -> TestResult {
+    suite::partials_are_added_in_f32(&world(8, 1))
+}
+
+#[test]
+fn plain_gemm_of_every_layout_and_type_is_right() -> TestResult {
+    suite::gemm_of_every_variant(&world(1, 1))
+}
+
+#[test]
+fn bad_input_is_refused_and_nothing_is_lost() -> TestResult {
+    suite::bad_input_is_refused_and_nothing_is_lost(&world(3, 1))
+}
+
+#[test]
+fn operands_have_the_scale_that_tolerances_assume() -> TestResult {
+    suite::uniform_operands_have_the_assumed_scale()
+}
+
+#[test]
+fn a_world_has_one_to_eight_ranks() {
+    for ranks in [0, 9] {
+        let text = World::emulated(ranks).unwrap_err().to_string();
+        assert!(text.contains("number of ranks") && text.contains(&ranks.to_string()), "{text}");
+    }
+}
