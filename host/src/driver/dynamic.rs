@@ -1,24 +1,25 @@
 //! Libraries that only benchmarks need, opened when they are asked for.
 
+use std::error::Error as _;
+
 use libloading::Library;
 
 use crate::error::{Error, Result};
 
 /// Opens the first of `names` that the loader finds; `usual` is the one to look for.
 pub(crate) fn open(call: &'static str, usual: &str, names: &[String]) -> Result<Library> {
-    let mut last = String::new();
+    let mut why = String::new();
     for name in names {
         // SAFETY: these libraries run only their own initialisers when they are opened.
         match unsafe { Library::new(name) } {
             Ok(library) => return Ok(library),
-            Err(e) => last = e.to_string(),
+            // The loader's own words, which also tell when a library that is there lacks another one.
+            Err(e) if name == usual => why = e.source().map_or_else(|| e.to_string(), ToString::to_string),
+            Err(_) => {}
         }
     }
-    Err(Error::Driver {
-        call,
-        code: "no library".to_string(),
-        text: format!("put the folder that has {usual} into LD_LIBRARY_PATH; {last}"),
-    })
+    let text = format!("put the folder that has {usual} into LD_LIBRARY_PATH; {why}");
+    Err(Error::Driver { call, code: "no library".to_string(), text })
 }
 
 #[cfg(test)]
