@@ -4,7 +4,7 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use tilewire::kernels::abi::{FaultRecord, GemmArgs, GemmReduceScatterArgs, Launch, TensorMap, Watchdog};
-use tilewire::kernels::entries::{ENTRIES, GEMM_128X256, GEMM_REDUCE_SCATTER_128X256};
+use tilewire::kernels::entries::{ENTRIES, Op};
 use tilewire_builder::contract::parse_param;
 
 /// Asserts size, alignment and the offset of every field, in one table.
@@ -22,11 +22,11 @@ macro_rules! assert_layout {
 fn fields_lie_where_the_kernels_read_them() {
     assert_eq!((size_of::<TensorMap>(), align_of::<TensorMap>()), (128, 16));
     assert_layout!(Launch<GemmArgs>, size 512, align 16, { maps: 0, args: 384 });
-    assert_layout!(Launch<GemmReduceScatterArgs>, size 608, align 16, { maps: 0, args: 384 });
+    assert_layout!(Launch<GemmReduceScatterArgs>, size 624, align 16, { maps: 0, args: 384 });
     assert_layout!(GemmArgs, size 120, align 8, { m: 0, n: 4, k: 8, raster_group: 12, watchdog: 16 });
-    assert_layout!(GemmReduceScatterArgs, size 224, align 8, {
+    assert_layout!(GemmReduceScatterArgs, size 240, align 8, {
         m: 0, n: 4, k: 8, raster_group: 12, rank: 16, world: 20, partition_ctas: 24, transport: 28, placement: 32,
-        slot_tiles: 36, workspaces: 40, d: 104, d_stride: 112, watchdog: 120,
+        pace_ns: 36, reserved: 40, slot_tiles: 44, parity_stride: 48, workspaces: 56, d: 120, d_stride: 128, watchdog: 136,
     });
     assert_layout!(Watchdog, size 104, align 8, {
         deadline_ns: 0, abort: 8, claim: 16, record: 24, rank: 32, world: 36, peer_aborts: 40,
@@ -45,8 +45,13 @@ fn tensor_maps_lie_on_64_bytes_in_every_parameter() {
 
 #[test]
 fn the_table_has_the_sizes_of_the_structs() {
-    assert_eq!(GEMM_128X256.param_bytes, size_of::<Launch<GemmArgs>>());
-    assert_eq!(GEMM_REDUCE_SCATTER_128X256.param_bytes, size_of::<Launch<GemmReduceScatterArgs>>());
+    for entry in ENTRIES {
+        let size = match entry.op {
+            Op::Gemm => size_of::<Launch<GemmArgs>>(),
+            Op::GemmReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
+        };
+        assert_eq!(entry.param_bytes, size, "{}", entry.name);
+    }
 }
 
 #[test]

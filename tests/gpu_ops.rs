@@ -5,7 +5,7 @@ mod suite;
 
 use std::process::ExitCode;
 
-use common::TestResult;
+use common::{Case, TestResult};
 use tilewire::World;
 use tilewire::driver::Gpu;
 
@@ -105,23 +105,20 @@ fn real_ranks(gpus: &[Gpu]) -> TestResult {
 }
 
 fn main() -> ExitCode {
-    common::suite_main(
-        vec![
-            ("gemm_of_every_variant", gemm_of_every_variant),
-            ("shapes_in_every_way", shapes_in_every_way),
-            ("bits_are_the_same_in_every_way", bits_are_the_same_in_every_way),
-            ("many_calls_give_the_same_bits", many_calls_give_the_same_bits),
-            ("epochs_wrap", epochs_wrap),
-            ("empty_calls_are_calls", empty_calls_are_calls),
-            ("k_edges", k_edges),
-            ("every_variant", every_variant),
-            ("integers_are_exact", integers_are_exact),
-            ("ranks_are_summed", ranks_are_summed),
-            ("nan_rows_stay_in_their_row", nan_rows_stay_in_their_row),
-            ("partials_are_added_in_f32", partials_are_added_in_f32),
-            ("bad_input_is_refused_and_nothing_is_lost", bad_input_is_refused_and_nothing_is_lost),
-        ],
-        2,
-        vec![("real_ranks", real_ranks)],
-    )
+    common::suite_main(vec![
+        Case::one("gemm_of_every_variant", gemm_of_every_variant),
+        Case::one("shapes_in_every_way", shapes_in_every_way),
+        Case::one("bits_are_the_same_in_every_way", bits_are_the_same_in_every_way),
+        Case::one("many_calls_give_the_same_bits", many_calls_give_the_same_bits),
+        Case::one("epochs_wrap", epochs_wrap),
+        Case::one("empty_calls_are_calls", empty_calls_are_calls),
+        Case::one("k_edges", k_edges),
+        Case::one("every_variant", every_variant),
+        Case::one("integers_are_exact", integers_are_exact),
+        Case::one("ranks_are_summed", ranks_are_summed),
+        Case::one("nan_rows_stay_in_their_row", nan_rows_stay_in_their_row),
+        Case::one("partials_are_added_in_f32", partials_are_added_in_f32),
+        Case::one("bad_input_is_refused_and_nothing_is_lost", bad_input_is_refused_and_nothing_is_lost),
+        Case::several("real_ranks", 2, real_ranks),
+    ])
 }

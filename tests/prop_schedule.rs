@@ -42,13 +42,21 @@ fn a_raster_that_forgets_its_short_last_group_is_caught() {
     assert_eq!(e, "tile 13 is (5, 0), outside of 5 × 3");
 }
 
+/// A workspace whose parities lie `more` KiB further apart than they must.
+fn workspace(base: u64, world: u32, slot_tiles: u32, tile_bytes: u32, more: u64) -> Workspace {
+    let parity_stride = u64::from(world) * u64::from(slot_tiles) * u64::from(tile_bytes) + more * 1024;
+    Workspace { base: GlobalAddr(base), world, slot_tiles, tile_bytes, parity_stride }
+}
+
 fn chunked() -> impl Strategy<Value = ChunkedTiles> {
     let tile = prop::sample::select(vec![1u32, 3, 16, 64, 128, 256]);
-    (0u32..500, 0u32..500, 1u32..=8, any::<u32>(), tile.clone(), tile, 1u32..12).prop_filter_map(
+    (0u32..500, 0u32..500, 1u32..=8, any::<u32>(), tile.clone(), tile, 1u32..12, any::<bool>()).prop_filter_map(
         "fewer than 20000 tiles",
-        |(m, n, world, rank, tile_m, tile_n, group)| {
+        |(m, n, world, rank, tile_m, tile_n, group, aligned)| {
             let few = m.div_ceil(tile_m) * n.div_ceil(tile_n) < 20_000;
-            few.then_some(ChunkedTiles { m, n, rank: Rank(rank % world), world, tile_m, tile_n, group })
+            // Tiles are at least as tall as their alignment.
+            let row_align = if aligned && tile_m >= 8 { 8 } else { 1 };
+            few.then_some(ChunkedTiles { m, n, rank: Rank(rank % world), world, tile_m, tile_n, group, row_align })
         },
     )
 }
@@ -61,7 +69,7 @@ proptest! {
 
     #[test]
     fn the_first_steps_are_a_prefix_without_the_own_chunk(t in chunked()) {
-        let all = t.world * t.m.div_ceil(t.tile_m).max(1) * t.n.div_ceil(t.tile_n);
+        let all = t.world * (t.m.div_ceil(t.tile_m) + 1) * t.n.div_ceil(t.tile_n);
         let others: Vec<_> = (0..all).map_while(|linear| t.nth(linear, t.world - 1)).collect();
         prop_assert!(others.iter().all(|tile| tile.owner != t.rank));
         let whole: Vec<_> = (0..all).map_while(|linear| t.nth(linear, t.world)).collect();
@@ -96,8 +104,9 @@ proptest! {
     #[test]
     fn parts_of_a_workspace_are_disjoint_and_aligned(
         world in 1u32..=8, slot_tiles in 0u32..60, kib in 1u32..130, base in 0u64..(1 << 36), staged in any::<bool>(),
+        more in 0u64..3,
     ) {
-        let ws = Workspace { base: GlobalAddr(base * 1024), world, slot_tiles, tile_bytes: kib * 1024 };
+        let ws = workspace(base * 1024, world, slot_tiles, kib * 1024, more);
         let transport = if staged { Transport::Staged } else { Transport::Push };
         addresses::are_disjoint(&ws, ws.bytes(transport), addresses::of(&ws, transport)).map_err(TestCaseError::fail)?;
     }
@@ -107,13 +116,13 @@ proptest! {
 fn a_big_workspace_needs_64_bits_and_gets_them() {
     // 65664 × 32768 in tiles of 128 × 256 of bf16, over 2 ranks.
     let slot_tiles = 65_664u32.div_ceil(2).div_ceil(128) * 128;
-    let ws = Workspace { base: GlobalAddr(1 << 40), world: 2, slot_tiles, tile_bytes: 65_536 };
+    let ws = workspace(1 << 40, 2, slot_tiles, 65_536, 0);
     assert!(ws.bytes(Transport::Push) > u64::from(u32::MAX));
     addresses::are_disjoint(&ws, ws.bytes(Transport::Staged), addresses::of(&ws, Transport::Staged)).unwrap();
 }
 
 const EXAMPLE: ChunkedTiles =
-    ChunkedTiles { m: 300, n: 200, rank: Rank(1), world: 3, tile_m: 64, tile_n: 64, group: 2 };
+    ChunkedTiles { m: 300, n: 200, rank: Rank(1), world: 3, tile_m: 64, tile_n: 64, group: 2, row_align: 1 };
 
 #[test]
 fn a_schedule_that_drops_repeats_or_reorders_tiles_is_caught() {
@@ -138,7 +147,7 @@ fn a_ring_whose_phase_does_not_turn_is_caught() {
 
 #[test]
 fn overlapping_or_overflowing_workspace_parts_are_caught() {
-    let ws = Workspace { base: GlobalAddr(4096), world: 2, slot_tiles: 3, tile_bytes: 1024 };
+    let ws = workspace(4096, 2, 3, 1024, 0);
     let parts = || addresses::of(&ws, Transport::Push);
     let bytes = ws.bytes(Transport::Push);
     let overlap = parts().chain([("mutant".into(), ws.slot(0, Rank(1), 0).0 + 1020, 4)]);

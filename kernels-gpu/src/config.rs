@@ -314,7 +314,7 @@ impl SmemPlan {
     /// First of a consumer's panel-empty barriers.
     #[inline(always)]
     pub const fn panel_empty(&self, consumer: u32) -> Mbarrier {
-        self.consumer_barrier(consumer, 1 * PANEL_BUFS)
+        self.consumer_barrier(consumer, PANEL_BUFS)
     }
 
     /// First of a consumer's partial-full barriers.

@@ -27,27 +27,77 @@ const REQUIRE: &str = "TILEWIRE_REQUIRE_GPU";
 const CHILD: &str = "TILEWIRE_GPU_TEST_CHILD";
 const DEADLINE: &str = "TILEWIRE_TEST_DEADLINE_S";
 
-/// Runs tests that need one GPU.
-pub fn gpu_main(tests: Vec<(&'static str, GpuTest)>) -> ExitCode {
-    suite_main(tests, 2, Vec::new())
+/// A test with what it needs.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// A sentence, in snake case.
+    pub name: &'static str,
+    /// What is run, on how many GPUs.
+    pub run: Run,
+    /// What is needed beside GPUs; `Err` with what is missing. Asked only where the GPUs are there.
+    pub needs: fn() -> TestResult,
 }
 
-/// Runs tests that need one GPU, and tests that need `count`.
-pub fn suite_main(tests: Vec<(&'static str, GpuTest)>, count: usize, wide: Vec<(&'static str, GpusTest)>) -> ExitCode {
+/// The body of a test.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// On the first GPU.
+    One(GpuTest),
+    /// On the first so many GPUs.
+    Several(usize, GpusTest),
+}
+
+impl Case {
+    /// A test on one GPU that needs nothing else.
+    pub const fn one(name: &'static str, run: GpuTest) -> Self {
+        Self { name, run: Run::One(run), needs: || Ok(()) }
+    }
+
+    /// A test on several GPUs that needs nothing else.
+    pub const fn several(name: &'static str, gpus: usize, run: GpusTest) -> Self {
+        Self { name, run: Run::Several(gpus, run), needs: || Ok(()) }
+    }
+
+    fn gpus(&self) -> usize {
+        match self.run {
+            Run::One(_) => 1,
+            Run::Several(gpus, _) => gpus,
+        }
+    }
+
+    fn trial(self) -> Trial {
+        let gpus = self.gpus();
+        let required = env::var(REQUIRE).ok().and_then(|value| value.parse().ok()).unwrap_or(0) >= gpus;
+        let missing = usable(gpus).and_then(|()| (self.needs)()).err();
+        let kind = missing.as_ref().filter(|_| !required).map(|missing| format!("ignored: {missing}"));
+        let ignored = kind.is_some();
+        let test = Trial::test(self.name, move || {
+            if let Some(missing) = missing {
+                return Err(Failed::from(format!("{REQUIRE} asks for {gpus}: {missing}")));
+            }
+            let _watched = Watched::start(self.name);
+            let opened = open(gpus)?;
+            match self.run {
+                Run::One(run) => run(&opened[0]).map_err(Failed::from),
+                Run::Several(_, run) => run(&opened).map_err(Failed::from),
+            }
+        });
+        test.with_kind(kind.unwrap_or_default()).with_ignored_flag(ignored)
+    }
+}
+
+/// Runs tests that need one GPU.
+pub fn gpu_main(tests: Vec<(&'static str, GpuTest)>) -> ExitCode {
+    suite_main(tests.into_iter().map(|(name, run)| Case::one(name, run)).collect())
+}
+
+/// Runs tests with various needs.
+pub fn suite_main(cases: Vec<Case>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Timings and captures of one test must not meet another test's work.
     arguments.test_threads.get_or_insert(1);
-    let mut trials = Vec::new();
-    let there = usable(1);
-    for (name, run) in tests {
-        trials.push(trial(name, 1, there.clone(), move || run(&open(1)?[0])));
-    }
-    let there = usable(count);
-    for (name, run) in wide {
-        trials.push(trial(name, count, there.clone(), move || run(&open(count)?)));
-    }
     thread::spawn(watch);
-    libtest_mimic::run(&arguments, trials).exit_code()
+    libtest_mimic::run(&arguments, cases.into_iter().map(Case::trial).collect()).exit_code()
 }
 
 /// The first GPU, or why there is none.
@@ -78,28 +128,8 @@ fn open(count: usize) -> Result<Vec<Gpu>, String> {
     (0..count).map(|ordinal| Gpu::open(ordinal).map_err(|e| e.to_string())).collect()
 }
 
-fn trial(
-    name: &'static str,
-    count: usize,
-    there: Result<(), String>,
-    run: impl FnOnce() -> TestResult + Send + 'static,
-) -> Trial {
-    let required = env::var(REQUIRE).ok().and_then(|value| value.parse().ok()).unwrap_or(0) >= count;
-    let reason = there.err();
-    let kind = reason.as_ref().filter(|_| !required).map(|reason| format!("ignored: {reason}"));
-    let ignored = kind.is_some();
-    let test = Trial::test(name, move || {
-        if let Some(reason) = reason {
-            return Err(Failed::from(format!("{REQUIRE} asks for {count}: {reason}")));
-        }
-        let _watched = Watched::start(name);
-        run().map_err(Failed::from)
-    });
-    test.with_kind(kind.unwrap_or_default()).with_ignored_flag(ignored)
-}
-
 /// Runs `body` in a process of its own: for tests after which a context cannot be used, or that need other environment
-/// variables. `name` is the test's name in the list given to [`gpu_main`].
+/// variables. `name` is the test's own name.
 pub fn in_child(name: &str, gpu: &Gpu, variables: &[(&str, &str)], body: GpuTest) -> TestResult {
     if env::var_os(CHILD).is_some_and(|value| value == name) {
         return body(gpu);

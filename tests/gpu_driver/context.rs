@@ -6,18 +6,18 @@ use cudarc::driver::sys::cuCtxGetCurrent;
 use tilewire::driver::{CUcontext, DeviceBuffer, Event, Gpu, Stream};
 use tilewire::kernels::config::MAX_SMEM_BYTES;
 
-use crate::common::{GpuTest, TestResult, expect_eq, expect_text, in_child, text};
+use crate::common::{Case, TestResult, expect_eq, expect_text, in_child, text};
 use crate::kernels;
 
-pub const TESTS: &[(&str, GpuTest)] = &[
-    ("facts_of_a_hopper_gpu_are_plausible", facts),
-    ("entering_a_context_restores_the_one_before", entering),
-    ("an_ordinal_that_does_not_exist_is_named", ordinal),
-    ("streams_of_others_are_taken_and_left_alive", foreign_stream),
-    ("streams_have_ids_of_their_own", stream_ids),
-    ("events_measure_and_order", events),
-    ("stream_memory_operations_order_two_streams", stream_memory),
-    ("an_earlier_error_is_named_as_such", pending_error),
+pub const TESTS: &[Case] = &[
+    Case::one("facts_of_a_hopper_gpu_are_plausible", facts),
+    Case::one("entering_a_context_restores_the_one_before", entering),
+    Case::one("an_ordinal_that_does_not_exist_is_named", ordinal),
+    Case::one("streams_of_others_are_taken_and_left_alive", foreign_stream),
+    Case::one("streams_have_ids_of_their_own", stream_ids),
+    Case::one("events_measure_and_order", events),
+    Case::one("stream_memory_operations_order_two_streams", stream_memory),
+    Case::one("an_earlier_error_is_named_as_such", pending_error),
 ];
 
 fn facts(gpu: &Gpu) -> TestResult {

@@ -2,16 +2,16 @@
 
 use tilewire::driver::{CaptureMode, DeviceBuffer, Event, Gpu, PinnedBuffer, Stream};
 
-use crate::common::{GpuTest, TestResult, expect_eq, expect_text, text};
+use crate::common::{Case, TestResult, expect_eq, expect_text, text};
 use crate::kernels;
 
-pub const TESTS: &[(&str, GpuTest)] = &[
-    ("a_graph_replays_in_every_capture_mode", replays),
-    ("a_graph_keeps_the_buffers_it_was_captured_with", keeps),
-    ("side_streams_fork_and_rejoin_in_a_capture", forks),
-    ("an_abandoned_capture_leaves_the_stream_usable", abandoned),
-    ("an_unjoined_side_stream_is_an_error_that_poisons_nothing", unjoined),
-    ("allocating_during_a_capture_does_not_spoil_it", allocating),
+pub const TESTS: &[Case] = &[
+    Case::one("a_graph_replays_in_every_capture_mode", replays),
+    Case::one("a_graph_keeps_the_buffers_it_was_captured_with", keeps),
+    Case::one("side_streams_fork_and_rejoin_in_a_capture", forks),
+    Case::one("an_abandoned_capture_leaves_the_stream_usable", abandoned),
+    Case::one("an_unjoined_side_stream_is_an_error_that_poisons_nothing", unjoined),
+    Case::one("allocating_during_a_capture_does_not_spoil_it", allocating),
 ];
 
 const MODES: [CaptureMode; 3] = [CaptureMode::Global, CaptureMode::ThreadLocal, CaptureMode::Relaxed];

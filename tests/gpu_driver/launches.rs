@@ -5,20 +5,20 @@ use tilewire::driver::{DeviceBuffer, Gpu, LaunchShape, Module, Stream, launch};
 use tilewire::kernels::abi::TensorMap;
 use tilewire::kernels::config::Element;
 
-use crate::common::{GpuTest, TestResult, expect_eq, expect_text, in_child, text};
+use crate::common::{Case, TestResult, expect_eq, expect_text, in_child, text};
 use crate::kernels::{self, PTX};
 
-pub const TESTS: &[(&str, GpuTest)] = &[
-    ("the_parameter_arrives_by_value_and_aligned", by_value),
-    ("a_cluster_has_the_size_that_was_asked_for", cluster),
-    ("a_parameter_of_another_size_is_refused", wrong_size),
-    ("a_dependent_launch_runs", dependent),
-    ("the_compilers_words_are_in_the_error", bad_ptx),
-    ("a_missing_kernel_is_named", missing_kernel),
-    ("kernels_load_at_once_when_loading_is_lazy", lazy),
-    ("kernels_load_at_once_when_loading_is_eager", eager),
-    ("occupancy_and_registers_are_known", occupancy),
-    ("what_the_check_takes_can_be_encoded", tensor_maps),
+pub const TESTS: &[Case] = &[
+    Case::one("the_parameter_arrives_by_value_and_aligned", by_value),
+    Case::one("a_cluster_has_the_size_that_was_asked_for", cluster),
+    Case::one("a_parameter_of_another_size_is_refused", wrong_size),
+    Case::one("a_dependent_launch_runs", dependent),
+    Case::one("the_compilers_words_are_in_the_error", bad_ptx),
+    Case::one("a_missing_kernel_is_named", missing_kernel),
+    Case::one("kernels_load_at_once_when_loading_is_lazy", lazy),
+    Case::one("kernels_load_at_once_when_loading_is_eager", eager),
+    Case::one("occupancy_and_registers_are_known", occupancy),
+    Case::one("what_the_check_takes_can_be_encoded", tensor_maps),
 ];
 
 fn echo(gpu: &Gpu, shape: &LaunchShape) -> Result<Vec<u32>, String> {

@@ -5,13 +5,13 @@ mod common;
 mod context;
 mod graphs;
 mod launches;
+mod libraries;
 mod memory;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let tests = [context::TESTS, memory::TESTS, launches::TESTS, graphs::TESTS].concat();
-    common::suite_main(tests, 2, memory::WIDE_TESTS.to_vec())
+    common::suite_main([context::TESTS, memory::TESTS, launches::TESTS, graphs::TESTS, libraries::TESTS].concat())
 }
 
 /// The kernels of `common/kernels.ptx`.

@@ -38,7 +38,7 @@ pub mod coverage {
             for (i, tile) in (0u32..).zip(per_cta(cta)) {
                 in_its_place(t, &tile)?;
                 owners.push((cta + i * num_ctas, tile.owner));
-                for row in tile.row..tile.row + tile.extent.rows {
+                for row in tile.row + tile.lead..tile.row + tile.extent.rows {
                     for col in tile.col..tile.col + tile.extent.cols {
                         computed[(row * t.n + col) as usize] += 1;
                     }
@@ -61,10 +61,14 @@ pub mod coverage {
     fn in_its_place(t: &ChunkedTiles, tile: &ChunkTile) -> Result<(), String> {
         let chunk = chunk_of(t.m, t.world, tile.owner);
         let extent = tile.extent;
-        let rows = (1..=t.tile_m).contains(&extent.rows) && tile.chunk_row + extent.rows <= chunk.rows;
+        let first = tile.chunk_row as i32;
+        let rows = (tile.lead + 1..=t.tile_m).contains(&extent.rows)
+            && first + tile.lead as i32 >= 0
+            && first + extent.rows as i32 <= chunk.rows as i32
+            && tile.row.is_multiple_of(t.row_align);
         let cols = (1..=t.tile_n).contains(&extent.cols) && tile.col + extent.cols <= t.n;
-        let slot = tile.index < max_chunk_tiles(t.m, t.n, t.world, t.tile_m, t.tile_n);
-        let row = tile.row == chunk.first_row + tile.chunk_row;
+        let slot = tile.index < max_chunk_tiles(t.m, t.n, t.world, [t.tile_m, t.tile_n], t.row_align);
+        let row = tile.row as i32 == chunk.first_row as i32 + first;
         if rows && cols && slot && row { Ok(()) } else { Err(format!("{tile:?} leaves its chunk {chunk:?}")) }
     }
 }

@@ -1,6 +1,7 @@
 //! Memory that the driver gave out, freed after its last recorded use.
 
 use std::ffi::c_void;
+use std::fmt;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
@@ -126,6 +127,12 @@ pub(crate) fn enqueue<const N: usize>(
         let _ = stream.synchronize();
     }
     recorded
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:#x} of GPU {}", self.bytes, self.addr(), self.gpu.ordinal())
+    }
 }
 
 impl Drop for Allocation {

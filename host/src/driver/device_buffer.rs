@@ -19,6 +19,7 @@ use crate::kernels::shape::GlobalAddr;
 /// Freed after the uses that were recorded: the copies below record theirs; a launch does not know its buffers, so call
 /// [`record_use`](Self::record_use) after it. Synchronous copies wait for the recorded uses first, and return when the
 /// bytes have arrived. Asynchronous ones are ordered by their stream alone.
+#[derive(Debug)]
 pub struct DeviceBuffer(Arc<Allocation>);
 
 impl DeviceBuffer {

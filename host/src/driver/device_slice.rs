@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::kernels::shape::GlobalAddr;
 
 /// Device memory that is read: a part of a [`DeviceBuffer`], or somebody else's.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct DeviceSlice<'a> {
     addr: GlobalAddr,
     bytes: usize,
@@ -19,6 +19,7 @@ pub struct DeviceSlice<'a> {
 }
 
 /// Device memory that is written: a part of a [`DeviceBuffer`], or somebody else's.
+#[derive(Debug)]
 pub struct DeviceSliceMut<'a> {
     addr: GlobalAddr,
     bytes: usize,
@@ -144,7 +145,7 @@ mod tests {
     fn a_part_outside_is_refused_with_both_sizes() {
         // SAFETY: the memory is never touched.
         let whole = || unsafe { DeviceSliceMut::from_raw(GlobalAddr(0x1000), 16) };
-        let message = whole().part(8, 9).err().unwrap().to_string();
+        let message = whole().part(8, 9).unwrap_err().to_string();
         assert_eq!(message, "range is 9 bytes from 8, but the buffer has 16 bytes");
         assert!(whole().part(usize::MAX, 2).is_err());
         assert!(whole().part(17, 0).is_err());

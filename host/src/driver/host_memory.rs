@@ -14,6 +14,7 @@ use crate::kernels::abi::FaultRecord;
 use crate::kernels::shape::GlobalAddr;
 
 /// Page-locked bytes for asynchronous copies, freed after its recorded uses.
+#[derive(Debug)]
 pub struct PinnedBuffer(Arc<Allocation>);
 
 impl PinnedBuffer {
@@ -100,6 +101,7 @@ unsafe impl HostVisible for FaultRecord {}
 /// Reads and writes are volatile, so the host may look while a kernel writes; whether what it sees is complete is a
 /// matter of the kernel's protocol. For a [`FaultRecord`] that is `state`, its first word, which the kernel writes last
 /// and [`read`](Self::read) reads first.
+#[derive(Debug)]
 pub struct MappedHost<T: HostVisible> {
     allocation: Arc<Allocation>,
     _value: PhantomData<T>,

@@ -117,19 +117,10 @@ fn start() -> Result<u32, String> {
     if !unsafe { sys::is_culib_present() } {
         return Err("the CUDA driver library (libcuda.so.1) cannot be opened".to_string());
     }
-    for name in REQUIRED {
-        // SAFETY: the symbol is looked up, not called.
-        if unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err() {
-            return Err(format!("the CUDA driver library lacks {name}: the driver is too old"));
-        }
-    }
-    // SAFETY: cuInit may be called any number of times; 0 is its only flag.
-    let status = unsafe { sys::cuInit(0) };
-    if status != CUresult::CUDA_SUCCESS {
-        return Err(format!("the CUDA driver does not start: cuInit returned {status:?}"));
-    }
+    // The version first: of an old driver it says more than the name of a function.
+    require(&["cuDriverGetVersion"])?;
     let (mut version, mut count) = (0, 0);
-    // SAFETY: both pointers are to live integers.
+    // SAFETY: the pointer is to a live integer; the function needs no cuInit.
     let status = unsafe { sys::cuDriverGetVersion(&mut version) };
     if status != CUresult::CUDA_SUCCESS {
         return Err(format!("the CUDA driver does not tell its version: {status:?}"));
@@ -138,13 +129,29 @@ fn start() -> Result<u32, String> {
     if version < MIN_DRIVER {
         return Err(format!("a driver for CUDA {}", capability::cuda_version(version)));
     }
-    // SAFETY: as above.
+    require(REQUIRED)?;
+    // SAFETY: cuInit may be called any number of times; 0 is its only flag.
+    let status = unsafe { sys::cuInit(0) };
+    if status != CUresult::CUDA_SUCCESS {
+        return Err(format!("the CUDA driver does not start: cuInit returned {status:?}"));
+    }
+    // SAFETY: the pointer is to a live integer.
     let status = unsafe { sys::cuDeviceGetCount(&mut count) };
     match status {
         CUresult::CUDA_SUCCESS if count > 0 => Ok(version),
         CUresult::CUDA_SUCCESS => Err("a CUDA driver, but no GPU that this process may use".to_string()),
         status => Err(format!("the CUDA driver cannot count GPUs: {status:?}")),
     }
+}
+
+fn require(names: &[&str]) -> Result<(), String> {
+    for name in names {
+        // SAFETY: the symbol is looked up, not called.
+        if unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err() {
+            return Err(format!("the CUDA driver library lacks {name}"));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -155,8 +162,9 @@ mod tests {
     fn called() -> Vec<String> {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/host/src/driver");
         let mut names = Vec::new();
-        for file in std::fs::read_dir(folder).expect("the driver's sources").flatten() {
-            let text = std::fs::read_to_string(file.path()).expect("a source file");
+        let files = std::fs::read_dir(folder).expect("the driver's sources").flatten().map(|file| file.path());
+        for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "rs")) {
+            let text = std::fs::read_to_string(file).expect("a source file");
             for part in text.split("sys::cu").skip(1) {
                 let name: String = part.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
                 let is_call = part[name.len()..].starts_with('(');

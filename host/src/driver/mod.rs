@@ -10,10 +10,12 @@
 
 mod allocation;
 pub mod capability;
+pub mod cublaslt;
 #[cfg(feature = "cust")]
 pub mod cust;
 mod device_buffer;
 mod device_slice;
+mod dynamic;
 mod event;
 mod gpu;
 mod graph;
@@ -21,6 +23,7 @@ mod host_memory;
 mod launch;
 pub mod library;
 mod module;
+pub mod nccl;
 mod peer;
 pub mod raw_memory;
 mod status;

@@ -1,6 +1,7 @@
 //! Kernels: PTX compiled by the driver, and the functions in it.
 
 use std::ffi::{CString, c_void};
+use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
@@ -250,6 +251,12 @@ impl Function {
         };
         check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
         Ok(u32::try_from(ctas).unwrap_or(0))
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Function({}, GPU {})", self.name, self.gpu().ordinal())
     }
 }
 

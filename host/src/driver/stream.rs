@@ -1,5 +1,6 @@
 //! Streams: queues of work on a GPU.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr;
@@ -199,6 +200,12 @@ impl Deref for BorrowedStream<'_> {
 type Unused = *mut std::ffi::c_void;
 type CaptureInfo =
     unsafe extern "C" fn(CUstream, *mut CUstreamCaptureStatus, *mut u64, Unused, Unused, Unused) -> CUresult;
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({}, GPU {})", self.id, self.gpu.ordinal())
+    }
+}
 
 impl Drop for Stream {
     fn drop(&mut self) {
