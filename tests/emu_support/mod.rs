@@ -62,7 +62,7 @@ pub fn init_barriers(m: &Agent) {
     }
 }
 
-/// D = A · Bᵀ by CTAs that each own 64 rows, N up to 128.
+/// D = A · Bᵀ, one tile of 64 × 128 a CTA.
 pub struct SmallGemm {
     pub m: u32,
     pub n: u32,
@@ -117,14 +117,18 @@ impl SmallGemm {
 
     pub fn launch(&self, rank: Rank) -> KernelLaunch {
         let k_tiles = self.k.div_ceil(Small::TILE_K);
-        let panels = self.n.div_ceil(Small::PANEL_COLS);
+        let (n, tiles_n) = (self.n, self.n.div_ceil(128));
         let roles = [Role::Producer, Role::Storer, Role::Consumer(0)];
-        let body = move |m: &Agent, at: CtaPosition, role: Role| match role {
-            Role::Producer => produce(m, at, k_tiles),
-            Role::Storer => store(m, at, panels),
-            _ => consume(m, role, k_tiles, panels),
+        let body = move |m: &Agent, at: CtaPosition, role: Role| {
+            let (row, col) = (at.cta / tiles_n * 64, at.cta % tiles_n * 128);
+            let panels = (n - col).min(128).div_ceil(Small::PANEL_COLS);
+            match role {
+                Role::Producer => produce(m, row, col, k_tiles),
+                Role::Storer => store(m, row, col, panels),
+                _ => consume(m, role, k_tiles, panels),
+            }
         };
-        KernelLaunch::new(rank, self.m.div_ceil(64), Small::SMEM, &roles, body)
+        KernelLaunch::new(rank, self.m.div_ceil(64) * tiles_n, Small::SMEM, &roles, body)
             .with_setup(init_barriers)
             .with_maps(self.maps())
     }
@@ -148,15 +152,15 @@ impl SmallGemm {
     }
 }
 
-fn produce(m: &Agent, at: CtaPosition, k_tiles: u32) -> Result<(), Aborted> {
+fn produce(m: &Agent, row: u32, col: u32, k_tiles: u32) -> Result<(), Aborted> {
     let ring = operand_ring(m, Role::Producer);
     let mut state = PipelineState::start();
     for k_tile in 0..k_tiles {
         let slot = ring.producer_acquire(state)?;
         let filling = ring.producer_expect(slot, Small::STAGE_BYTES);
         let stage = Small::SMEM.stage(filling.index());
-        m.load_box(stage, Operand::A, at.cta * 64, k_tile * Small::TILE_K, filling.full());
-        m.load_box(stage.plus(Small::A_BOX.bytes()), Operand::B, 0, k_tile * Small::TILE_K, filling.full());
+        m.load_box(stage, Operand::A, row, k_tile * Small::TILE_K, filling.full());
+        m.load_box(stage.plus(Small::A_BOX.bytes()), Operand::B, col, k_tile * Small::TILE_K, filling.full());
         state.advance();
     }
     ring.producer_tail(state, k_tiles)
@@ -196,12 +200,12 @@ fn consume(m: &Agent, role: Role, k_tiles: u32, panels: u32) -> Result<(), Abort
     Ok(())
 }
 
-fn store(m: &Agent, at: CtaPosition, panels: u32) -> Result<(), Aborted> {
+fn store(m: &Agent, row: u32, col: u32, panels: u32) -> Result<(), Aborted> {
     let ring = panel_ring(m, Role::Storer);
     let mut state = PipelineState::start();
     for p in 0..panels {
         let slot = ring.consumer_wait(state)?;
-        m.store_box(Operand::D, at.cta * 64, p * Small::PANEL_COLS, Small::SMEM.panel(0, slot.index()));
+        m.store_box(Operand::D, row, col + p * Small::PANEL_COLS, Small::SMEM.panel(0, slot.index()));
         m.commit_group();
         m.wait_group_read::<0>();
         ring.consumer_release(slot);

@@ -58,7 +58,7 @@ impl World {
         self.check_scope(me, addr, scope)?;
         let word = self.memory.words.entry(addr.0).or_default();
         let version = word.version;
-        self.agents[me].view.join(&word.released);
+        self.agents[me].view.generic.join(&word.released);
         self.look(me, Look::Word(addr.0), version);
         Ok(value)
     }
@@ -71,7 +71,7 @@ impl World {
         let rank = self.agents[me].place.rank;
         self.memory.bytes_mut(addr, 4)?.copy_from_slice(&value.to_le_bytes());
         let word = self.memory.words.entry(addr.0).or_default();
-        word.released = released;
+        word.released = released.generic;
         word.writer = Some((rank, scope));
         word.version += 1;
         let waiters = std::mem::take(&mut word.waiters);
