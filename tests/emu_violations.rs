@@ -2,63 +2,16 @@
 
 mod emu_support;
 
-use emu_support::{PANEL, STAGES, Small, emulation, init_barriers};
-use tilewire::emulator::{Agent, AgentRole, EmulatedMap, Emulation, EmulatorError, KernelLaunch, Violation};
+use emu_support::{PANEL, STAGES, Small, alloc, broken, emulation, launch, says, wait};
+use tilewire::emulator::{Agent, EmulatedMap, Emulation, KernelLaunch, Violation};
 use tilewire::kernels::abi::Operand;
 use tilewire::kernels::config::TileConfig;
-use tilewire::kernels::machine::{BulkCopy, Mbarriers, Reduce, ReduceJob, Signals, WarpgroupMma};
-use tilewire::kernels::pipeline::wait::wait_mbarrier;
-use tilewire::kernels::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, Rank, Role, SmemAddr};
+use tilewire::kernels::machine::{BulkCopy, Mbarriers, Signals, WarpgroupMma};
+use tilewire::kernels::shape::{GlobalAddr, Mbarrier, Parity, Rank, Role, SmemAddr};
 
 const FULL: Mbarrier = Small::SMEM.full();
 const EMPTY: Mbarrier = Small::SMEM.empty();
 const STAGE: SmemAddr = Small::SMEM.stage(0);
-const SEEDS: u64 = 24;
-
-/// Runs what `prepare` launches under many seeds, each of which must end with `violation` by `role`; the last report.
-fn broken(violation: Violation, role: Option<Role>, prepare: impl Fn(&mut Emulation)) -> EmulatorError {
-    let mut last = None;
-    for seed in 0..SEEDS {
-        let mut emu = emulation(seed);
-        prepare(&mut emu);
-        let error = emu.run().expect_err("the rule is broken");
-        assert_eq!(error.violation, violation, "seed {seed}: {error}");
-        if let Some(role) = role {
-            assert_eq!(error.place.map(|p| p.role), Some(AgentRole::Role(role)), "seed {seed}: {error}");
-        }
-        assert_eq!(error.seed, seed);
-        assert_eq!(emu.run().unwrap_err().violation, Violation::AlreadyFailed);
-        last = Some(error);
-    }
-    last.expect("at least one seed")
-}
-
-/// A launch on one CTA of `rank`, with the barriers of the small kernels.
-fn launch(emu: &mut Emulation, rank: u32, roles: &[Role], body: impl Fn(&Agent, Role) + 'static) {
-    let body = move |m: &Agent, _: CtaPosition, role: Role| {
-        body(m, role);
-        Ok(())
-    };
-    let launch = KernelLaunch::new(Rank(rank), 1, Small::SMEM, roles, body).with_setup(init_barriers);
-    emu.launch(launch).unwrap();
-}
-
-fn alloc(emu: &mut Emulation, rank: u32, bytes: usize) -> GlobalAddr {
-    let addr = emu.alloc(Rank(rank), bytes, "data");
-    emu.fill(addr, bytes, 0).unwrap();
-    addr
-}
-
-/// Waits without a watchdog.
-fn wait(m: &Agent, role: Role, bar: Mbarrier, parity: u32) {
-    let kind = tilewire::kernels::abi::WaitKind::StageFull;
-    wait_mbarrier(m, role, kind, 0, bar, Parity(parity)).unwrap();
-}
-
-fn wait_word(m: &Agent, role: Role, addr: GlobalAddr, value: u32) {
-    let kind = tilewire::kernels::abi::WaitKind::Signal;
-    tilewire::kernels::comm::signal::wait_signal(m, role, kind, 0, addr, value).unwrap();
-}
 
 fn mma(m: &Agent) {
     let mut acc = WarpgroupMma::<Small>::zero_acc(m);
@@ -74,11 +27,6 @@ fn store_panel(m: &Agent, dst: SmemAddr) {
 fn fill_stage(m: &Agent, src: GlobalAddr, expected: u32) {
     m.arrive_expect_tx(FULL, expected);
     m.load_bytes(STAGE, src, Small::STAGE_BYTES, FULL);
-}
-
-fn says(error: &EmulatorError, words: &[&str]) {
-    let text = error.to_string();
-    words.iter().for_each(|word| assert!(text.contains(word), "{word:?} is missing in: {text}"));
 }
 
 #[test]
@@ -163,7 +111,7 @@ fn a_stage_must_not_be_filled_again_before_its_release() {
             }
         });
     });
-    says(&error, &["wgmma group 1", "consumer 0"]);
+    says(&error, &["wgmma group 1 of rank 0 launch 0 CTA 0 consumer 0", "barrier full[0], phase 1"]);
 }
 
 #[test]
@@ -199,184 +147,6 @@ fn a_barrier_must_not_be_overwritten() {
         });
     });
     says(&error, &["full[0]"]);
-}
-
-#[test]
-fn unordered_writes_of_one_place_race() {
-    broken(Violation::Race, None, |emu| {
-        let dst = alloc(emu, 0, PANEL as usize);
-        let body = move |m: &Agent, _: CtaPosition, role: Role| {
-            let job = ReduceJob { slot: dst, slot_stride: 0, slots: 0, dst, dst_stride: 128, rows: 64, cols: 64 };
-            assert_eq!(role, Role::Consumer(0));
-            Reduce::<Small>::reduce(m, &job);
-            Ok(())
-        };
-        emu.launch(KernelLaunch::new(Rank(0), 2, Small::SMEM, &[Role::Consumer(0)], body)).unwrap();
-    });
-}
-
-/// Storer: brings a panel from `src` through shared memory to `dst`; the store is issued and committed.
-fn carry(m: &Agent, role: Role, src: GlobalAddr, dst: GlobalAddr) {
-    m.arrive_expect_tx(FULL, PANEL);
-    m.load_bytes(STAGE, src, PANEL, FULL);
-    wait(m, role, FULL, 0);
-    m.store_bytes(dst, STAGE, PANEL);
-    m.commit_group();
-}
-
-fn complete(m: &Agent) {
-    m.wait_group_complete();
-    m.fence_proxy_async_global();
-}
-
-/// Rank 1 waits for the signal and reduces its slot.
-fn reader(emu: &mut Emulation, slot: GlobalAddr, signal: GlobalAddr, credit: Option<GlobalAddr>) {
-    let d = alloc(emu, 1, PANEL as usize);
-    launch(emu, 1, &[Role::Consumer(0)], move |m, role| {
-        wait_word(m, role, signal, 1);
-        let job = ReduceJob { slot, slot_stride: 0, slots: 1, dst: d, dst_stride: 128, rows: 64, cols: 64 };
-        Reduce::<Small>::reduce(m, &job);
-        if let Some(credit) = credit {
-            m.store_release_sys(credit, 1);
-        }
-    });
-}
-
-fn exchange(emu: &mut Emulation) -> (GlobalAddr, GlobalAddr, GlobalAddr) {
-    (alloc(emu, 0, PANEL as usize), alloc(emu, 1, PANEL as usize), alloc(emu, 1, 4))
-}
-
-#[test]
-fn a_signal_must_not_overtake_its_data() {
-    let error = broken(Violation::SignalBeforeData, Some(Role::Storer), |emu| {
-        let (src, slot, signal) = exchange(emu);
-        reader(emu, slot, signal, None);
-        launch(emu, 0, &[Role::Storer], move |m, role| {
-            carry(m, role, src, slot);
-            m.wait_group_read::<0>();
-            m.fence_proxy_async_global();
-            m.store_release_sys(signal, 1);
-        });
-    });
-    says(&error, &["0 of its 1 bulk stores are known complete", "rank 0 launch 1 CTA 0 storer"]);
-}
-
-#[test]
-fn a_signal_by_another_agent_must_not_overtake_the_data_either() {
-    let error = broken(Violation::SignalBeforeData, Some(Role::Consumer(0)), |emu| {
-        let (src, slot, signal) = exchange(emu);
-        reader(emu, slot, signal, None);
-        launch(emu, 0, &[Role::Storer, Role::Loader], move |m, role| match role {
-            Role::Storer => {
-                carry(m, role, src, slot);
-                m.wait_group_read::<0>();
-                m.arrive(Small::SMEM.panel_empty(0));
-            }
-            _ => {
-                wait(m, role, Small::SMEM.panel_empty(0), 0);
-                m.store_release_sys(signal, 1);
-            }
-        });
-    });
-    says(&error, &["signalled before the store was complete", "bulk store 1 of rank 0 launch 1 CTA 0 storer"]);
-}
-
-#[test]
-fn a_reader_that_takes_no_signal_races() {
-    broken(Violation::Race, None, |emu| {
-        let (src, slot, signal) = exchange(emu);
-        let d = alloc(emu, 0, PANEL as usize);
-        launch(emu, 0, &[Role::Storer, Role::Consumer(0)], move |m, role| match role {
-            Role::Storer => {
-                carry(m, role, src, slot);
-                complete(m);
-                m.store_release_sys(signal, 1);
-            }
-            _ => {
-                let job = ReduceJob { slot, slot_stride: 0, slots: 1, dst: d, dst_stride: 128, rows: 64, cols: 64 };
-                Reduce::<Small>::reduce(m, &job);
-            }
-        });
-    });
-}
-
-#[test]
-fn a_slot_must_not_be_written_again_before_the_credit() {
-    let prepare = |waits: bool| {
-        move |emu: &mut Emulation| {
-            let (src, slot, signal) = exchange(emu);
-            let credit = alloc(emu, 0, 4);
-            reader(emu, slot, signal, Some(credit));
-            launch(emu, 0, &[Role::Storer], move |m, role| {
-                carry(m, role, src, slot);
-                complete(m);
-                m.store_release_sys(signal, 1);
-                if waits {
-                    wait_word(m, role, credit, 1);
-                }
-                m.store_bytes(slot, STAGE, PANEL);
-                m.commit_group();
-                complete(m);
-            });
-        }
-    };
-    let error = broken(Violation::SlotOverwrittenBeforeCredit, None, prepare(false));
-    says(&error, &["data (rank 1)"]);
-    for seed in 0..SEEDS {
-        let mut emu = emulation(seed);
-        prepare(true)(&mut emu);
-        emu.run().unwrap();
-    }
-}
-
-#[test]
-fn a_proxy_fence_stands_on_both_sides_of_a_signal() {
-    let error = broken(Violation::MissingProxyFence, Some(Role::Storer), |emu| {
-        let (src, slot, signal) = exchange(emu);
-        launch(emu, 0, &[Role::Storer], move |m, role| {
-            carry(m, role, src, slot);
-            m.wait_group_complete();
-            m.store_release_sys(signal, 1);
-        });
-    });
-    says(&error, &["no proxy fence after the completion"]);
-    let error = broken(Violation::MissingProxyFence, Some(Role::Loader), |emu| {
-        let (src, slot, signal) = exchange(emu);
-        launch(emu, 0, &[Role::Storer], move |m, role| {
-            carry(m, role, src, slot);
-            complete(m);
-            m.store_release_sys(signal, 1);
-        });
-        launch(emu, 1, &[Role::Loader], move |m, role| {
-            wait_word(m, role, signal, 1);
-            m.arrive_expect_tx(FULL, PANEL);
-            m.load_bytes(STAGE, slot, PANEL, FULL);
-            wait(m, role, FULL, 0);
-        });
-    });
-    says(&error, &["no proxy fence between its signal and this copy"]);
-}
-
-#[test]
-fn words_that_cross_ranks_need_system_scope() {
-    let error = broken(Violation::ScopeTooNarrow, Some(Role::Storer), |emu| {
-        let word = alloc(emu, 1, 4);
-        launch(emu, 0, &[Role::Storer], move |m, _| m.store_release_gpu(word, 1));
-    });
-    says(&error, &["gpu scope to another rank's word"]);
-    broken(Violation::ScopeTooNarrow, Some(Role::Loader), |emu| {
-        let word = alloc(emu, 0, 4);
-        launch(emu, 0, &[Role::Storer], move |m, _| m.store_release_gpu(word, 1));
-        launch(emu, 1, &[Role::Loader], move |m, role| wait_word(m, role, word, 1));
-    });
-    broken(Violation::ScopeTooNarrow, Some(Role::Loader), |emu| {
-        let word = alloc(emu, 1, 4);
-        launch(emu, 0, &[Role::Storer], move |m, _| m.store_release_sys(word, 1));
-        launch(emu, 1, &[Role::Loader], move |m, role| {
-            let kind = tilewire::kernels::abi::WaitKind::Staged;
-            tilewire::kernels::comm::signal::wait_local_signal(m, role, kind, 0, word, 1).unwrap();
-        });
-    });
 }
 
 #[test]
@@ -494,8 +264,18 @@ fn an_accumulator_is_read_only_when_its_groups_are_done() {
 #[test]
 fn a_role_must_not_end_while_copies_use_its_shared_memory() {
     let error = broken(Violation::ExitWithCopyInFlight, Some(Role::Storer), |emu| {
-        let (src, slot, _) = exchange(emu);
-        launch(emu, 0, &[Role::Storer], move |m, role| carry(m, role, src, slot));
+        let dst = alloc(emu, 1, PANEL as usize);
+        launch(emu, 0, &[Role::Storer, Role::Consumer(0)], move |m, role| match role {
+            Role::Storer => {
+                wait(m, role, Small::SMEM.panel_full(0), 0);
+                m.store_bytes(dst, STAGE, PANEL);
+                m.commit_group();
+            }
+            _ => {
+                store_panel(m, STAGE);
+                m.arrive(Small::SMEM.panel_full(0));
+            }
+        });
     });
     says(&error, &["1 of its bulk stores"]);
 }

@@ -1,13 +1,17 @@
 //! Small kernels over the machine traits, for the tests of the emulator itself.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use tilewire::emulator::{Agent, EmulatedMap, Emulation, EmulatorOptions, KernelLaunch};
+use tilewire::emulator::{
+    Agent, AgentRole, EmulatedMap, Emulation, EmulatorError, EmulatorOptions, KernelLaunch, Violation,
+};
 use tilewire::kernels::abi::{Operand, WaitKind, Watchdog};
+use tilewire::kernels::comm::signal::wait_signal;
 use tilewire::kernels::config::{PANEL_BYTES, PANEL_ROWS, Tile, TileConfig};
 use tilewire::kernels::machine::{Aborted, BulkCopy, Mbarriers, WarpgroupMma};
 use tilewire::kernels::pipeline::ring::Ring;
 use tilewire::kernels::pipeline::state::PipelineState;
-use tilewire::kernels::shape::{CtaPosition, GlobalAddr, MAX_WORLD, Rank, Role};
+use tilewire::kernels::pipeline::wait::wait_mbarrier;
+use tilewire::kernels::shape::{CtaPosition, GlobalAddr, MAX_WORLD, Mbarrier, Parity, Rank, Role};
 
 /// The configuration of the small kernels: one consumer.
 pub type Small = Tile<64, 128, 3>;
@@ -238,3 +242,56 @@ pub fn emulation(seed: u64) -> Emulation {
 
 /// One panel's bytes.
 pub const PANEL: u32 = PANEL_BYTES;
+
+/// Seeds under which each broken rule must be found.
+pub const SEEDS: u64 = 24;
+
+/// Runs what `prepare` launches under many seeds, each of which must end with `violation` by `role`; the last report.
+pub fn broken(violation: Violation, role: Option<Role>, prepare: impl Fn(&mut Emulation)) -> EmulatorError {
+    let mut last = None;
+    for seed in 0..SEEDS {
+        let mut emu = emulation(seed);
+        prepare(&mut emu);
+        let error = emu.run().expect_err("the rule is broken");
+        assert_eq!(error.violation, violation, "seed {seed}: {error}");
+        if let Some(role) = role {
+            assert_eq!(error.place.map(|p| p.role), Some(AgentRole::Role(role)), "seed {seed}: {error}");
+        }
+        assert_eq!(error.seed, seed);
+        assert_eq!(emu.run().unwrap_err().violation, Violation::AlreadyFailed);
+        last = Some(error);
+    }
+    last.expect("at least one seed")
+}
+
+/// A launch on one CTA of `rank`, with the barriers of the small kernels.
+pub fn launch(emu: &mut Emulation, rank: u32, roles: &[Role], body: impl Fn(&Agent, Role) + 'static) {
+    let body = move |m: &Agent, _: CtaPosition, role: Role| {
+        body(m, role);
+        Ok(())
+    };
+    let launch = KernelLaunch::new(Rank(rank), 1, Small::SMEM, roles, body).with_setup(init_barriers);
+    emu.launch(launch).unwrap();
+}
+
+pub fn alloc(emu: &mut Emulation, rank: u32, bytes: usize) -> GlobalAddr {
+    let addr = emu.alloc(Rank(rank), bytes, "data");
+    emu.fill(addr, bytes, 0).unwrap();
+    addr
+}
+
+/// Waits without a watchdog.
+pub fn wait(m: &Agent, role: Role, bar: Mbarrier, parity: u32) {
+    let kind = WaitKind::StageFull;
+    wait_mbarrier(m, role, kind, 0, bar, Parity(parity)).unwrap();
+}
+
+pub fn wait_word(m: &Agent, role: Role, addr: GlobalAddr, value: u32) {
+    let kind = WaitKind::Signal;
+    wait_signal(m, role, kind, 0, addr, value).unwrap();
+}
+
+pub fn says(error: &EmulatorError, words: &[&str]) {
+    let text = error.to_string();
+    words.iter().for_each(|word| assert!(text.contains(word), "{word:?} is missing in: {text}"));
+}

@@ -10,7 +10,7 @@ use crate::kernels::shape::GlobalAddr;
 
 impl Signals for Agent<'_> {
     fn load_acquire_sys(&self, addr: GlobalAddr) -> u32 {
-        self.op(|w, me| w.load_acquire(me, addr, Scope::Sys))
+        self.look_op(|w, me| w.load_acquire(me, addr, Scope::Sys))
     }
 
     fn store_release_sys(&self, addr: GlobalAddr, value: u32) {
@@ -18,7 +18,7 @@ impl Signals for Agent<'_> {
     }
 
     fn load_acquire_gpu(&self, addr: GlobalAddr) -> u32 {
-        self.op(|w, me| w.load_acquire(me, addr, Scope::Gpu))
+        self.look_op(|w, me| w.load_acquire(me, addr, Scope::Gpu))
     }
 
     fn store_release_gpu(&self, addr: GlobalAddr, value: u32) {
@@ -76,7 +76,7 @@ impl World {
         word.version += 1;
         let waiters = std::mem::take(&mut word.waiters);
         self.wake_all(waiters);
-        if self.launches.iter().any(|l| l.launch.watchdog.is_some_and(|dog| dog.abort == addr)) {
+        if self.launches[self.first_open..].iter().any(|l| l.launch.watchdog.is_some_and(|dog| dog.abort == addr)) {
             self.wake_bounded_waits();
         }
         self.record(me, EventKind::Signal { addr: addr.0, value });
@@ -87,15 +87,15 @@ impl World {
     fn check_stores_before_release(&self, me: usize, addr: GlobalAddr) -> Result<(), Failure> {
         let a = &self.agents[me];
         let complete = a.view.generic.get(a.lane(AgentLane::StoreWrite));
-        let signal = self.memory.describe(addr);
-        if complete < a.stores {
-            let detail = format!("signals {signal} when {complete} of its {} bulk stores are known complete", a.stores);
-            return Err(Failure::new(Violation::SignalBeforeData, detail));
-        }
-        if a.fenced_stores < a.stores {
-            let detail = format!("signals {signal} with no proxy fence after the completion of its bulk stores");
-            return Err(Failure::new(Violation::MissingProxyFence, detail));
-        }
-        Ok(())
+        let (violation, reason) = if complete < a.stores {
+            let reason = format!("when {complete} of its {} bulk stores are known complete", a.stores);
+            (Violation::SignalBeforeData, reason)
+        } else if a.fenced_stores < a.stores {
+            let reason = "with no proxy fence after the completion of its bulk stores".to_string();
+            (Violation::MissingProxyFence, reason)
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(violation, format!("signals {} {reason}", self.memory.describe(addr))))
     }
 }
