@@ -1,13 +1,17 @@
 //! Small kernels over the machine traits, for the tests of the emulator itself.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use tilewire::emulator::{Agent, EmulatedMap, Emulation, EmulatorOptions, KernelLaunch};
+use tilewire::emulator::{
+    Agent, AgentRole, EmulatedMap, Emulation, EmulatorError, EmulatorOptions, KernelLaunch, Violation,
+};
 use tilewire::kernels::abi::{Operand, WaitKind, Watchdog};
+use tilewire::kernels::comm::signal::wait_signal;
 use tilewire::kernels::config::{PANEL_BYTES, PANEL_ROWS, Tile, TileConfig};
 use tilewire::kernels::machine::{Aborted, BulkCopy, Mbarriers, WarpgroupMma};
 use tilewire::kernels::pipeline::ring::Ring;
 use tilewire::kernels::pipeline::state::PipelineState;
-use tilewire::kernels::shape::{CtaPosition, GlobalAddr, MAX_WORLD, Rank, Role};
+use tilewire::kernels::pipeline::wait::wait_mbarrier;
+use tilewire::kernels::shape::{CtaPosition, GlobalAddr, MAX_WORLD, Mbarrier, Parity, Rank, Role};
 
 /// The configuration of the small kernels: one consumer.
 pub type Small = Tile<64, 128, 3>;
@@ -62,7 +66,7 @@ pub fn init_barriers(m: &Agent) {
     }
 }
 
-/// D = A · Bᵀ by CTAs that each own 64 rows, N up to 128.
+/// D = A · Bᵀ, one tile of 64 × 128 a CTA.
 pub struct SmallGemm {
     pub m: u32,
     pub n: u32,
@@ -117,14 +121,18 @@ impl SmallGemm {
 
     pub fn launch(&self, rank: Rank) -> KernelLaunch {
         let k_tiles = self.k.div_ceil(Small::TILE_K);
-        let panels = self.n.div_ceil(Small::PANEL_COLS);
+        let (n, tiles_n) = (self.n, self.n.div_ceil(128));
         let roles = [Role::Producer, Role::Storer, Role::Consumer(0)];
-        let body = move |m: &Agent, at: CtaPosition, role: Role| match role {
-            Role::Producer => produce(m, at, k_tiles),
-            Role::Storer => store(m, at, panels),
-            _ => consume(m, role, k_tiles, panels),
+        let body = move |m: &Agent, at: CtaPosition, role: Role| {
+            let (row, col) = (at.cta / tiles_n * 64, at.cta % tiles_n * 128);
+            let panels = (n - col).min(128).div_ceil(Small::PANEL_COLS);
+            match role {
+                Role::Producer => produce(m, row, col, k_tiles),
+                Role::Storer => store(m, row, col, panels),
+                _ => consume(m, role, k_tiles, panels),
+            }
         };
-        KernelLaunch::new(rank, self.m.div_ceil(64), Small::SMEM, &roles, body)
+        KernelLaunch::new(rank, self.m.div_ceil(64) * tiles_n, Small::SMEM, &roles, body)
             .with_setup(init_barriers)
             .with_maps(self.maps())
     }
@@ -148,15 +156,15 @@ impl SmallGemm {
     }
 }
 
-fn produce(m: &Agent, at: CtaPosition, k_tiles: u32) -> Result<(), Aborted> {
+fn produce(m: &Agent, row: u32, col: u32, k_tiles: u32) -> Result<(), Aborted> {
     let ring = operand_ring(m, Role::Producer);
     let mut state = PipelineState::start();
     for k_tile in 0..k_tiles {
         let slot = ring.producer_acquire(state)?;
         let filling = ring.producer_expect(slot, Small::STAGE_BYTES);
         let stage = Small::SMEM.stage(filling.index());
-        m.load_box(stage, Operand::A, at.cta * 64, k_tile * Small::TILE_K, filling.full());
-        m.load_box(stage.plus(Small::A_BOX.bytes()), Operand::B, 0, k_tile * Small::TILE_K, filling.full());
+        m.load_box(stage, Operand::A, row, k_tile * Small::TILE_K, filling.full());
+        m.load_box(stage.plus(Small::A_BOX.bytes()), Operand::B, col, k_tile * Small::TILE_K, filling.full());
         state.advance();
     }
     ring.producer_tail(state, k_tiles)
@@ -196,12 +204,12 @@ fn consume(m: &Agent, role: Role, k_tiles: u32, panels: u32) -> Result<(), Abort
     Ok(())
 }
 
-fn store(m: &Agent, at: CtaPosition, panels: u32) -> Result<(), Aborted> {
+fn store(m: &Agent, row: u32, col: u32, panels: u32) -> Result<(), Aborted> {
     let ring = panel_ring(m, Role::Storer);
     let mut state = PipelineState::start();
     for p in 0..panels {
         let slot = ring.consumer_wait(state)?;
-        m.store_box(Operand::D, at.cta * 64, p * Small::PANEL_COLS, Small::SMEM.panel(0, slot.index()));
+        m.store_box(Operand::D, row, col + p * Small::PANEL_COLS, Small::SMEM.panel(0, slot.index()));
         m.commit_group();
         m.wait_group_read::<0>();
         ring.consumer_release(slot);
@@ -234,3 +242,56 @@ pub fn emulation(seed: u64) -> Emulation {
 
 /// One panel's bytes.
 pub const PANEL: u32 = PANEL_BYTES;
+
+/// Seeds under which each broken rule must be found.
+pub const SEEDS: u64 = 24;
+
+/// Runs what `prepare` launches under many seeds, each of which must end with `violation` by `role`; the last report.
+pub fn broken(violation: Violation, role: Option<Role>, prepare: impl Fn(&mut Emulation)) -> EmulatorError {
+    let mut last = None;
+    for seed in 0..SEEDS {
+        let mut emu = emulation(seed);
+        prepare(&mut emu);
+        let error = emu.run().expect_err("the rule is broken");
+        assert_eq!(error.violation, violation, "seed {seed}: {error}");
+        if let Some(role) = role {
+            assert_eq!(error.place.map(|p| p.role), Some(AgentRole::Role(role)), "seed {seed}: {error}");
+        }
+        assert_eq!(error.seed, seed);
+        assert_eq!(emu.run().unwrap_err().violation, Violation::AlreadyFailed);
+        last = Some(error);
+    }
+    last.expect("at least one seed")
+}
+
+/// A launch on one CTA of `rank`, with the barriers of the small kernels.
+pub fn launch(emu: &mut Emulation, rank: u32, roles: &[Role], body: impl Fn(&Agent, Role) + 'static) {
+    let body = move |m: &Agent, _: CtaPosition, role: Role| {
+        body(m, role);
+        Ok(())
+    };
+    let launch = KernelLaunch::new(Rank(rank), 1, Small::SMEM, roles, body).with_setup(init_barriers);
+    emu.launch(launch).unwrap();
+}
+
+pub fn alloc(emu: &mut Emulation, rank: u32, bytes: usize) -> GlobalAddr {
+    let addr = emu.alloc(Rank(rank), bytes, "data");
+    emu.fill(addr, bytes, 0).unwrap();
+    addr
+}
+
+/// Waits without a watchdog.
+pub fn wait(m: &Agent, role: Role, bar: Mbarrier, parity: u32) {
+    let kind = WaitKind::StageFull;
+    wait_mbarrier(m, role, kind, 0, bar, Parity(parity)).unwrap();
+}
+
+pub fn wait_word(m: &Agent, role: Role, addr: GlobalAddr, value: u32) {
+    let kind = WaitKind::Signal;
+    wait_signal(m, role, kind, 0, addr, value).unwrap();
+}
+
+pub fn says(error: &EmulatorError, words: &[&str]) {
+    let text = error.to_string();
+    words.iter().for_each(|word| assert!(text.contains(word), "{word:?} is missing in: {text}"));
+}

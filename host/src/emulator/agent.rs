@@ -33,6 +33,16 @@ impl Agent<'_> {
     /// One operation: others may go first, then it happens at once. Never returns if a rule is broken.
     pub(super) fn op<R>(&self, f: impl FnOnce(&mut World, usize) -> Result<R, Failure>) -> R {
         self.turn();
+        self.op_in_turn(|w, me| {
+            // Whatever it looked at before, it is past waiting for that.
+            w.agents[me].looks.clear();
+            f(w, me)
+        })
+    }
+
+    /// A look at something that the agent may be about to wait for.
+    pub(super) fn look_op<R>(&self, f: impl FnOnce(&mut World, usize) -> Result<R, Failure>) -> R {
+        self.turn();
         self.op_in_turn(f)
     }
 

@@ -15,7 +15,7 @@ impl Mbarriers for Agent<'_> {
     }
 
     fn try_wait_parity(&self, bar: Mbarrier, parity: Parity) -> bool {
-        self.op(|w, me| w.try_wait(me, bar.0.0, parity))
+        self.look_op(|w, me| w.try_wait(me, bar.0.0, parity))
     }
 
     fn arrive(&self, bar: Mbarrier) {

@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_join_is_the_maximum_of_each_lane() {
-        let cases: &[(&[(Lane, u32)], &[(Lane, u32)])] = &[
+        type Entries = &'static [(Lane, u32)];
+        let cases: &[(Entries, Entries)] = &[
             (&[], &[(1, 1)]),
             (&[(1, 5), (3, 1)], &[(1, 4), (2, 7), (3, 2), (9, 1)]),
             (&[(5, 1)], &[(1, 1), (5, 2)]),

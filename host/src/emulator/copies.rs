@@ -118,7 +118,8 @@ impl World {
         // The bytes become known to whoever has seen this phase of the barrier complete.
         let mark = Mark { lane, clock: phase + 1, agent: me as u32, issued: self.agents[me].now };
         self.mark_global(&end, mark, false)?;
-        self.smem_write(cta, range, mark)?;
+        self.smem_write(cta, range, mark)
+            .map_err(|failure| Failure { barrier: failure.barrier.or(Some((cta, bar))), ..failure })?;
         self.ctas[cta].loads_in_flight += 1;
         let bar_id = self.barrier_id(cta, bar);
         self.record(me, EventKind::LoadIssued { dst: dst.0, bytes, bar: bar_id });
@@ -168,11 +169,9 @@ impl World {
             return false;
         }
         let number = a.groups[last].last;
-        for lane in [Some(lane), (lane == AgentLane::StoreWrite).then_some(AgentLane::StoreRead)].into_iter().flatten()
-        {
-            let lane = a.lane(lane);
-            a.view.generic.raise(lane, number);
-            a.view.bulk.raise(lane, number);
+        a.learn(lane, number);
+        if lane == AgentLane::StoreWrite {
+            a.learn(AgentLane::StoreRead, number);
         }
         true
     }

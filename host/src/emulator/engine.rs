@@ -130,6 +130,7 @@ impl World {
     fn copy_ended(&mut self, cta: usize) {
         let launch = self.ctas[cta].launch;
         self.launches[launch].copies_in_flight -= 1;
+        self.launches_changed |= self.launches[launch].copies_in_flight == 0;
     }
 
     fn wake_from_groups(&mut self, agent: usize) {

@@ -33,12 +33,16 @@ impl World {
             ended: false,
             aborted: false,
         });
+        self.launches_changed = true;
         Ok(self.launches.len() - 1)
     }
 
     /// Ends and starts launches in stream order; returns the agents that begin.
     pub(super) fn start_launches(&mut self) -> Vec<usize> {
         let mut created = Vec::new();
+        if !std::mem::take(&mut self.launches_changed) {
+            return created;
+        }
         for idx in self.first_open..self.launches.len() {
             let l = &self.launches[idx];
             if l.started && !l.ended && l.ctas_running == 0 && l.copies_in_flight == 0 {
@@ -101,6 +105,7 @@ impl World {
             generation: 0,
             looks: Vec::new(),
             wait: None,
+            deadline_ns: u64::MAX,
             on_groups: false,
             stores: 0,
             fenced_stores: 0,
@@ -141,6 +146,7 @@ impl World {
             }
             AgentRole::Leave => {
                 self.launches[launch].ctas_running -= 1;
+                self.launches_changed = true;
                 if self.ctas[cta].loads_in_flight > 0 && !self.ctas[cta].aborted {
                     let detail = format!("the CTA ends with {} loads in flight", self.ctas[cta].loads_in_flight);
                     return Err(Failure::new(Violation::ExitWithCopyInFlight, detail));
@@ -172,15 +178,9 @@ impl World {
         for cta in std::mem::take(&mut self.launches[idx].ctas) {
             for agent in std::mem::take(&mut self.ctas[cta].agents) {
                 let a = &mut self.agents[agent];
-                let lanes = [
-                    (AgentLane::StoreRead, a.stores),
-                    (AgentLane::StoreWrite, a.stores),
-                    (AgentLane::Mma, a.mma_issued),
-                ];
-                for (lane, count) in lanes {
-                    let lane = a.lane(lane);
-                    a.view.generic.raise(lane, count);
-                }
+                a.learn(AgentLane::StoreRead, a.stores);
+                a.learn(AgentLane::StoreWrite, a.stores);
+                a.learn(AgentLane::Mma, a.mma_issued);
                 view.join_fenced(&a.view);
                 a.view = View::default();
                 a.groups = Vec::new();
@@ -200,6 +200,11 @@ impl World {
     pub(super) fn settle(&mut self) {
         self.memory.settle();
         self.streams.clear();
-        self.timers.clear();
+        self.next_deadline_ns = u64::MAX;
+        self.ctas.clear();
+        self.agents.clear();
+        self.lanes.clear();
+        self.runnable.clear();
+        self.policy.forget_agents();
     }
 }

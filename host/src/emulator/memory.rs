@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::clock::View;
+use super::clock::Clock;
 use super::shadow::Shadow;
 use super::violation::{Failure, Violation};
 use crate::kernels::shape::{GlobalAddr, Rank};
@@ -30,8 +30,8 @@ pub(super) enum Scope {
 /// A word that agents use for signals.
 #[derive(Default)]
 pub(super) struct Word {
-    /// What its last release published.
-    pub(super) released: View,
+    /// What its last release published. To the copy engine of whoever acquires it, only a proxy fence makes it known.
+    pub(super) released: Clock,
     /// Who wrote it last in this run, and how.
     pub(super) writer: Option<(Rank, Scope)>,
     /// Number of writes.

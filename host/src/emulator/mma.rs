@@ -131,9 +131,7 @@ impl World {
         while self.agents[me].mma.len() > pending {
             let Some(group) = self.agents[me].mma.pop_front() else { return };
             self.run_mma(me, &group);
-            let a = &mut self.agents[me];
-            let lane = a.lane(AgentLane::Mma);
-            a.view.generic.raise(lane, group.number);
+            self.agents[me].learn(AgentLane::Mma, group.number);
             self.record(me, EventKind::MmaDone { number: group.number });
         }
     }

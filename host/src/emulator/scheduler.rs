@@ -30,9 +30,17 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// Agents are numbered afresh in the next run.
+    pub(super) fn forget_agents(&mut self) {
+        self.priorities.clear();
+        self.last = usize::MAX;
+    }
+}
+
 impl World {
     pub(super) fn next_turn(&mut self) -> Turn {
-        self.fire_timers();
+        self.fire_deadlines();
         if self.runnable.is_empty() && self.copies.is_empty() {
             return self.idle_turn();
         }
@@ -50,12 +58,9 @@ impl World {
     }
 
     fn idle_turn(&mut self) -> Turn {
-        if self.launches.iter().all(|l| l.ended) {
+        if self.launches[self.first_open..].iter().all(|l| l.ended) {
             Turn::AllEnded
-        } else if self.launches.iter().any(|l| l.started && !l.ended && l.ctas_running == 0) {
-            // Its last copy has just landed.
-            Turn::Again
-        } else if self.options.deadlock_is_fault && self.jump_to_deadline() {
+        } else if self.launches_changed || (self.options.deadlock_is_fault && self.jump_to_deadline()) {
             Turn::Again
         } else {
             Turn::Deadlock

@@ -10,11 +10,11 @@ use crate::kernels::shape::GlobalAddr;
 
 impl Signals for Agent<'_> {
     fn load_acquire_sys(&self, addr: GlobalAddr) -> u32 {
-        self.op(|w, me| w.load_acquire(me, addr, Scope::Sys))
+        self.look_op(|w, me| w.load_acquire(me, addr, Scope::Sys))
     }
 
     fn load_acquire_gpu(&self, addr: GlobalAddr) -> u32 {
-        self.op(|w, me| w.load_acquire(me, addr, Scope::Gpu))
+        self.look_op(|w, me| w.load_acquire(me, addr, Scope::Gpu))
     }
 }
 
@@ -60,7 +60,7 @@ impl World {
         self.check_scope(me, addr, scope)?;
         let word = self.memory.words.entry(addr.0).or_default();
         let version = word.version;
-        self.agents[me].view.join(&word.released);
+        self.agents[me].view.generic.join(&word.released);
         self.look(me, Look::Word(addr.0), version);
         Ok(value)
     }
@@ -73,12 +73,12 @@ impl World {
         let rank = self.agents[me].place.rank;
         self.memory.bytes_mut(addr, 4)?.copy_from_slice(&value.to_le_bytes());
         let word = self.memory.words.entry(addr.0).or_default();
-        word.released = released;
+        word.released = released.generic;
         word.writer = Some((rank, scope));
         word.version += 1;
         let waiters = std::mem::take(&mut word.waiters);
         self.wake_all(waiters);
-        if self.launches.iter().any(|l| l.launch.watchdog.is_some_and(|dog| dog.abort == addr)) {
+        if self.launches[self.first_open..].iter().any(|l| l.launch.watchdog.is_some_and(|dog| dog.abort == addr)) {
             self.wake_bounded_waits();
         }
         self.record(me, EventKind::Signal { addr: addr.0, value });

@@ -1,11 +1,9 @@
 //! Bounded waits in virtual time.
 
-use std::cmp::Reverse;
-
 use super::agent::Agent;
 use super::trace::EventKind;
 use super::violation::Failure;
-use super::world::{Look, World};
+use super::world::{Look, Status, World};
 use crate::kernels::abi::{FaultRecord, Wait, Watchdog};
 use crate::kernels::machine::{Aborted, Watch};
 use crate::kernels::shape::GlobalAddr;
@@ -91,42 +89,47 @@ impl World {
         if let Some(watchdog) = self.watchdog_of(me)
             && watchdog.deadline_ns > 0
         {
-            self.timers.push(Reverse((
-                start_ns.saturating_add(watchdog.deadline_ns).saturating_add(1),
-                me,
-                generation,
-            )));
+            let deadline_ns = start_ns.saturating_add(watchdog.deadline_ns).saturating_add(1);
+            self.agents[me].deadline_ns = deadline_ns;
+            self.next_deadline_ns = self.next_deadline_ns.min(deadline_ns);
         }
     }
 
     fn end_wait(&mut self, me: usize) {
         self.agents[me].looks.clear();
+        self.agents[me].deadline_ns = u64::MAX;
         if let Some(wait) = self.agents[me].wait.take() {
             self.record(me, EventKind::WaitEnd { kind: wait.kind, index: wait.index });
         }
     }
 
     /// Wakes agents whose deadline has passed.
-    pub(super) fn fire_timers(&mut self) {
-        while let Some(&Reverse((at, agent, generation))) = self.timers.peek() {
-            if at > self.now_ns {
-                return;
+    pub(super) fn fire_deadlines(&mut self) {
+        if self.now_ns < self.next_deadline_ns {
+            return;
+        }
+        self.next_deadline_ns = u64::MAX;
+        for agent in 0..self.agents.len() {
+            let a = &self.agents[agent];
+            if a.status == Status::Blocked && a.deadline_ns <= self.now_ns {
+                self.wake(agent, a.generation);
+            } else if a.status == Status::Blocked {
+                self.next_deadline_ns = self.next_deadline_ns.min(a.deadline_ns);
             }
-            self.timers.pop();
-            self.wake(agent, generation);
         }
     }
 
     /// Lets time pass until the next deadline of a waiting agent. False if there is none.
     pub(super) fn jump_to_deadline(&mut self) -> bool {
-        while let Some(Reverse((at, agent, generation))) = self.timers.pop() {
-            self.now_ns = self.now_ns.max(at);
-            self.wake(agent, generation);
-            if !self.runnable.is_empty() {
-                return true;
+        let blocked = self.agents.iter().filter(|a| a.status == Status::Blocked);
+        match blocked.map(|a| a.deadline_ns).min() {
+            Some(deadline_ns) if deadline_ns < u64::MAX => {
+                self.now_ns = self.now_ns.max(deadline_ns);
+                self.next_deadline_ns = deadline_ns;
+                true
             }
+            _ => false,
         }
-        false
     }
 
     /// The first of a rank to report claims the record; whoever reports raises every rank's abort word.

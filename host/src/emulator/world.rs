@@ -1,7 +1,6 @@
 //! The state of the emulated machine, shared by all agents.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::clock::{Clock, Lane, Mark, View};
 use super::emulation::RunStats;
@@ -62,8 +61,10 @@ pub(super) struct AgentState {
     pub(super) generation: u64,
     /// Looks since the last pause, with the version that was seen.
     pub(super) looks: Vec<(Look, u64)>,
-    /// The last announced wait.
+    /// The wait that it is in.
     pub(super) wait: Option<Wait>,
+    /// When that wait gives up.
+    pub(super) deadline_ns: u64,
     pub(super) on_groups: bool,
     /// Bulk stores issued.
     pub(super) stores: u32,
@@ -79,6 +80,13 @@ pub(super) struct AgentState {
 impl AgentState {
     pub(super) fn lane(&self, lane: AgentLane) -> Lane {
         self.first_lane + lane as Lane
+    }
+
+    /// Everything in one of its lanes up to this number is over.
+    pub(super) fn learn(&mut self, lane: AgentLane, number: u32) {
+        let lane = self.lane(lane);
+        self.view.generic.raise(lane, number);
+        self.view.bulk.raise(lane, number);
     }
 
     /// Whether the agent is a whole warpgroup.
@@ -122,7 +130,8 @@ pub(super) struct World {
     pub(super) copies: Vec<Copy>,
     pub(super) launches: Vec<LaunchState>,
     pub(super) runnable: Vec<usize>,
-    pub(super) timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
+    /// No blocked agent has an earlier deadline.
+    pub(super) next_deadline_ns: u64,
     pub(super) trace: Option<Trace>,
     pub(super) stats: RunStats,
     pub(super) failure: Option<EmulatorError>,
@@ -132,6 +141,8 @@ pub(super) struct World {
     pub(super) streams: BTreeMap<Rank, View>,
     /// Launches before this one have ended.
     pub(super) first_open: usize,
+    /// Whether a launch may have to be started or ended.
+    pub(super) launches_changed: bool,
 }
 
 impl World {
@@ -149,13 +160,14 @@ impl World {
             copies: Vec::new(),
             launches: Vec::new(),
             runnable: Vec::new(),
-            timers: BinaryHeap::new(),
+            next_deadline_ns: u64::MAX,
             trace: options.trace.then(Trace::default),
             stats: RunStats::default(),
             failure: None,
             scratch: [Vec::new(), Vec::new()],
             streams: BTreeMap::new(),
             first_open: 0,
+            launches_changed: false,
             options,
         }
     }
