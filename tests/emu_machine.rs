@@ -10,7 +10,7 @@ use tilewire::emulator::{Agent, Copies, Delay, Emulation, EmulatorOptions, Kerne
 use tilewire::kernels::abi::{WaitKind, Watchdog};
 use tilewire::kernels::comm::signal::{put_signal, wait_signal};
 use tilewire::kernels::config::TileConfig;
-use tilewire::kernels::machine::{BulkCopy, Mbarriers, Reduce, ReduceJob, Signals, WarpgroupMma};
+use tilewire::kernels::machine::{BulkCopy, Mbarriers, PutSignals, Reduce, ReduceJob, Signals, WarpgroupMma};
 use tilewire::kernels::pipeline::state::PipelineState;
 use tilewire::kernels::shape::{CtaPosition, GlobalAddr, Rank, Role};
 
@@ -118,7 +118,7 @@ impl Relay {
                 m.store_bytes(slot, Small::SMEM.stage(slot_ready.index()), PANEL);
                 m.commit_group();
                 if signalling {
-                    put_signal(m, signal, epoch);
+                    put_signal::<0, _>(m, signal, epoch);
                 }
                 m.wait_group_read::<0>();
             } else {
@@ -130,6 +130,7 @@ impl Relay {
                     slot_stride: stride,
                     slots: 2,
                     dst: sum,
+                    skip: 0,
                     dst_stride: 128,
                     rows: 64,
                     cols: 64,
@@ -259,7 +260,7 @@ fn a_reduction_adds_in_slot_order_and_rounds_once() {
     }
     let body = move |m: &Agent, _, _| {
         let slot_stride = u64::from(PANEL);
-        let job = ReduceJob { slot: slots, slot_stride, slots: 3, dst: d, dst_stride: 90, rows: 5, cols: 33 };
+        let job = ReduceJob { slot: slots, slot_stride, slots: 3, dst: d, skip: 0, dst_stride: 90, rows: 5, cols: 33 };
         Reduce::<Small>::reduce(m, &job);
         Ok(())
     };
@@ -295,7 +296,7 @@ fn a_ragged_panel_that_a_peer_sent_can_be_loaded_whole() {
                 }
                 _ => {
                     let slot = partial.consumer_wait(PipelineState::start())?;
-                    let panel = WarpgroupMma::<Small>::load_panel(m, Small::SMEM.stage(slot.index()));
+                    let panel = WarpgroupMma::<Small>::load_panel(m, Small::SMEM.stage(slot.index()), 64);
                     let twice = WarpgroupMma::<Small>::add(m, panel.clone(), &panel);
                     let free = panels.producer_acquire(PipelineState::start())?;
                     WarpgroupMma::<Small>::store_panel(m, Small::SMEM.panel(0, free.index()), &twice);

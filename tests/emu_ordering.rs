@@ -5,7 +5,7 @@ mod emu_support;
 use emu_support::{PANEL, SEEDS, Small, alloc, broken, emulation, launch, says, wait, wait_word};
 use tilewire::emulator::{Agent, Emulation, KernelLaunch, Violation};
 use tilewire::kernels::config::TileConfig;
-use tilewire::kernels::machine::{BulkCopy, Mbarriers, Reduce, ReduceJob, Signals};
+use tilewire::kernels::machine::{BulkCopy, Mbarriers, PutSignals, Reduce, ReduceJob};
 use tilewire::kernels::shape::{CtaPosition, GlobalAddr, Mbarrier, Rank, Role, SmemAddr};
 
 const FULL: Mbarrier = Small::SMEM.full();
@@ -16,7 +16,8 @@ fn unordered_writes_of_one_place_race() {
     broken(Violation::Race, None, |emu| {
         let dst = alloc(emu, 0, PANEL as usize);
         let body = move |m: &Agent, _: CtaPosition, role: Role| {
-            let job = ReduceJob { slot: dst, slot_stride: 0, slots: 0, dst, dst_stride: 128, rows: 64, cols: 64 };
+            let job =
+                ReduceJob { slot: dst, slot_stride: 0, slots: 0, dst, skip: 0, dst_stride: 128, rows: 64, cols: 64 };
             assert_eq!(role, Role::Consumer(0));
             Reduce::<Small>::reduce(m, &job);
             Ok(())
@@ -35,7 +36,7 @@ fn carry(m: &Agent, role: Role, src: GlobalAddr, dst: GlobalAddr) {
 }
 
 fn complete(m: &Agent) {
-    m.wait_group_complete();
+    m.wait_group_complete::<0>();
     m.fence_proxy_async_global();
 }
 
@@ -44,7 +45,7 @@ fn reader(emu: &mut Emulation, slot: GlobalAddr, signal: GlobalAddr, credit: Opt
     let d = alloc(emu, 1, PANEL as usize);
     launch(emu, 1, &[Role::Consumer(0)], move |m, role| {
         wait_word(m, role, signal, 1);
-        let job = ReduceJob { slot, slot_stride: 0, slots: 1, dst: d, dst_stride: 128, rows: 64, cols: 64 };
+        let job = ReduceJob { slot, slot_stride: 0, slots: 1, dst: d, skip: 0, dst_stride: 128, rows: 64, cols: 64 };
         Reduce::<Small>::reduce(m, &job);
         if let Some(credit) = credit {
             m.store_release_sys(credit, 1);
@@ -103,7 +104,8 @@ fn a_reader_that_takes_no_signal_races() {
                 m.store_release_sys(signal, 1);
             }
             _ => {
-                let job = ReduceJob { slot, slot_stride: 0, slots: 1, dst: d, dst_stride: 128, rows: 64, cols: 64 };
+                let job =
+                    ReduceJob { slot, slot_stride: 0, slots: 1, dst: d, skip: 0, dst_stride: 128, rows: 64, cols: 64 };
                 Reduce::<Small>::reduce(m, &job);
             }
         });
@@ -145,7 +147,7 @@ fn a_proxy_fence_stands_on_both_sides_of_a_signal() {
         let (src, slot, signal) = exchange(emu);
         launch(emu, 0, &[Role::Storer], move |m, role| {
             carry(m, role, src, slot);
-            m.wait_group_complete();
+            m.wait_group_complete::<0>();
             m.store_release_sys(signal, 1);
         });
     });

@@ -89,13 +89,13 @@ fn push_line(out: &mut String, line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tilewire_kernels::entries::GEMM_128X256;
+    use tilewire_kernels::entries::ENTRIES;
 
     const RAW: &str = ".version 8.0\n\t// .globl\tpanic_7\n.visible .func panic_7(\n\t.param .b64 panic_7_param_0\n)\n.noreturn\n{\n\ttrap; exit;\n}\n\
         .visible .entry k(\n\t.param .align 16 .b8 k_param_0[448]\n)\n{\n\tret;\n}\n";
 
     fn entry(cluster: u32) -> Entry {
-        Entry { name: "k", threads: 384, cluster, ..GEMM_128X256 }
+        Entry { name: "k", threads: 384, cluster, ..ENTRIES[0] }
     }
 
     #[test]

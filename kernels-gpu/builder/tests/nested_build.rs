@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use tilewire_builder::contract::Rule;
 use tilewire_builder::{CudaBuilder, CudaBuilderError, shared_target_dir};
-use tilewire_kernels::entries::{Entry, GEMM_128X256};
+use tilewire_kernels::entries::{ENTRIES, Entry};
 
 fn fixture() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/counter")
 }
 
 fn entry() -> Entry {
-    Entry { name: "count_arrivals", threads: 32, cluster: 2, param_bytes: 80, param_align: 64, ..GEMM_128X256 }
+    Entry { name: "count_arrivals", threads: 32, cluster: 2, param_bytes: 80, param_align: 64, ..ENTRIES[0] }
 }
 
 /// A copy of the fixture with `from` replaced by `to` in file `file`, and room for intermediate files.
