@@ -142,7 +142,7 @@ fn a_barrier_must_not_be_overwritten() {
     let error = broken(Violation::BarrierOverwritten, Some(Role::Producer), |emu| {
         let src = alloc(emu, 0, 1024);
         launch(emu, 0, &[Role::Producer], move |m, _| {
-            let last_panel = Small::SMEM.panel(0, 1);
+            let last_panel = Small::SMEM.panel(0, PANEL_BUFS - 1);
             m.load_bytes(last_panel.plus(PANEL - 16), src, 48, FULL);
         });
     });
