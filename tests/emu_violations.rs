@@ -5,7 +5,7 @@ mod emu_support;
 use emu_support::{PANEL, STAGES, Small, alloc, broken, emulation, launch, says, wait};
 use tilewire::emulator::{Agent, EmulatedMap, Emulation, KernelLaunch, Violation};
 use tilewire::kernels::abi::Operand;
-use tilewire::kernels::config::TileConfig;
+use tilewire::kernels::config::{PANEL_BUFS, TileConfig};
 use tilewire::kernels::machine::{BulkCopy, Mbarriers, Signals, WarpgroupMma};
 use tilewire::kernels::shape::{GlobalAddr, Mbarrier, Parity, Rank, Role, SmemAddr};
 
