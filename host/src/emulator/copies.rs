@@ -24,6 +24,10 @@ impl BulkCopy for Agent<'_> {
 
     fn store_box(&self, operand: Operand, row: u32, col: u32, src: SmemAddr) {
         self.op(|w, me| {
+            if (row as i32) < 0 {
+                let detail = format!("a store of a box of {operand:?} at row {}: rows are not negative", row as i32);
+                return Err(Failure::new(Violation::OutOfBounds, detail));
+            }
             let end = w.box_end(me, operand, row, col)?;
             w.store(me, end, src, SMEM_ALIGN)
         });

@@ -79,8 +79,8 @@ pub trait BulkCopy {
     /// (`row`, `col`), swizzled by 128 bytes. `col` is a multiple of 16 bytes. Elements outside the tensor arrive as zeros. Completes its bytes on `full`.
     fn load_box(&self, dst: SmemAddr, operand: Operand, row: u32, col: u32, full: Mbarrier);
 
-    /// `cp.async.bulk.tensor.2d` from shared to global memory; elements outside the tensor are not written. `row` is signed
-    /// (wrapped): rows before the tensor are outside too.
+    /// `cp.async.bulk.tensor.2d` from shared to global memory; elements outside the tensor are not written. `row` is
+    /// not negative: for a row before the tensor the copy engine of an H200 raises an illegal instruction.
     fn store_box(&self, operand: Operand, row: u32, col: u32, src: SmemAddr);
 
     /// `cp.async.bulk` from global to shared memory; addresses and `bytes` are multiples of 16.
