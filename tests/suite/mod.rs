@@ -52,7 +52,7 @@ impl Case {
 }
 
 /// Every way that tiles can take: transport, placement, margin.
-pub const WAYS: [(Transport, Placement, u32); 7] = [
+pub const WAYS: [(Transport, Placement, u32); 9] = [
     (Transport::Push, Placement::Epilogue, 0),
     (Transport::Push, Placement::Epilogue, 1),
     (Transport::Push, Placement::Partition, 0),
@@ -60,6 +60,8 @@ pub const WAYS: [(Transport, Placement, u32); 7] = [
     (Transport::Staged, Placement::Partition, 0),
     (Transport::Staged, Placement::Partition, 1),
     (Transport::Staged, Placement::Epilogue, 2),
+    (Transport::PushStores, Placement::Epilogue, 0),
+    (Transport::PushStores, Placement::Partition, 1),
 ];
 
 /// Operands of every rank, and the tensors they were uploaded to.

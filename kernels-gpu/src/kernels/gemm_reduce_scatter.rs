@@ -234,6 +234,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     fn store_plain<M: ThreadRole>(&self, m: &M) -> Result<u32, Aborted> {
         let mut state = PipelineState::start();
         let (mut nth, mut credited) = (0, self.rank());
+        let by_stores = self.args.transport == Transport::PushStores as u32;
         while let Some(tile) = self.plain_tile(nth) {
             let destination = self.destination(&tile);
             if destination == Destination::Slot && tile.owner != credited {
@@ -248,7 +249,12 @@ impl<'a, C: TileConfig> Call<'a, C> {
                 if destination == Destination::Result {
                     self.store_to_d(m, &tile, consumer, panel, src);
                 } else if bytes > 0 {
-                    m.store_bytes(tile_addr.plus(panel_offset::<C>(consumer, panel) as u64), src, bytes);
+                    let to = tile_addr.plus(panel_offset::<C>(consumer, panel) as u64);
+                    if goes_out && by_stores {
+                        m.push_bytes(to, src, bytes);
+                    } else {
+                        m.store_bytes(to, src, bytes);
+                    }
                     if pace_ns > 0 {
                         m.linger(pace_ns);
                     }

@@ -89,6 +89,11 @@ pub trait BulkCopy {
     /// `cp.async.bulk` from shared to global memory, own or a peer's; addresses and `bytes` are multiples of 16.
     fn store_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32);
 
+    /// Stores `bytes` from shared to global memory, own or a peer's, with plain stores of the role instead of the copy
+    /// engine; addresses and `bytes` are multiples of 16. The source has been read when it returns; the destination is
+    /// there for whoever acquires a later signal of the role.
+    fn push_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32);
+
     /// Closes a bulk group over the stores issued since the last one.
     fn commit_group(&self);
 
