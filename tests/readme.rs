@@ -7,6 +7,7 @@ use std::process::Command;
 const README: &str = include_str!("../README.md");
 const EXAMPLE: &str = include_str!("../examples/reduce_scatter.rs");
 const CI: &str = include_str!("../.ci/run");
+const PERFORMANCE: &str = include_str!("../docs/performance.md");
 const IGNORED: &str = include_str!("../.gitignore");
 
 /// The fenced blocks of `language`.
@@ -103,6 +104,17 @@ fn options_of_validate_are_all_there_with_their_defaults() {
     }
     let options = help.lines().filter(|line| line.trim_start().starts_with("--")).count();
     assert_eq!(rows.len(), options, "the README leaves an option out:\n{help}");
+}
+
+#[test]
+fn numbers_of_the_readme_are_those_of_the_page_on_performance() {
+    let measured = README.split("<!-- numbers: ").skip(1).flat_map(str::lines);
+    let is_row =
+        |line: &&str| line.strip_prefix("| ").is_some_and(|cells| cells.starts_with(|c: char| c.is_ascii_digit()));
+    let rows: Vec<&str> = measured.take_while(|line| !line.starts_with("## ")).filter(is_row).collect();
+    assert!(rows.len() >= 8, "{rows:?}");
+    let unknown: Vec<_> = rows.iter().filter(|row| !PERFORMANCE.lines().any(|line| line.starts_with(**row))).collect();
+    assert!(unknown.is_empty(), "docs/performance.md has no line that starts with {unknown:?}");
 }
 
 #[test]
