@@ -281,6 +281,14 @@ impl GemmReduceScatter {
         layout(&self.options, self.world.size(), GlobalAddr(0)).bytes(self.options.transport)
     }
 
+    /// Where the words of the protocol and the slots of `rank` lie, for tools and tests that look at them or spoil them.
+    ///
+    /// # Panics
+    /// The world has no such rank.
+    pub fn workspace(&self, rank: usize) -> Workspace {
+        layout(&self.options, self.world.size(), self.workspace.base(rank))
+    }
+
     /// Runs one call over `m` rows on owned tensors, on the world's own streams, and waits for it.
     ///
     /// `a[r]` and `b[r]` are as [`RankMatrices`] says, `d[r]` is [`Self::rows_of`]`(m, r)` × n, each on rank r.
