@@ -140,6 +140,12 @@ impl<C: TileConfig> BulkCopy for Agent<C> {
         self.issue_store(src, dst);
     }
 
+    fn push_bytes(&self, dst: GlobalAddr, src: SmemAddr, _bytes: u32) {
+        // Plain stores: read and written at once, by the agent itself.
+        let value = self.cta.panels(src, PANEL_BYTES)[0].read();
+        self.cta.memory.payload(dst).write(value);
+    }
+
     fn commit_group(&self) {
         let mut engine = self.engine.borrow_mut();
         let group = std::mem::take(&mut engine.open);

@@ -30,9 +30,10 @@ impl Problem {
     }
 
     pub fn workspace<C: TileConfig>(&self, rank: Rank) -> Workspace {
-        let slot_tiles = max_chunk_tiles(self.m, self.n, self.world, C::TILE_M, C::TILE_N);
+        let slot_tiles = max_chunk_tiles(self.m, self.n, self.world, [C::TILE_M, C::TILE_N], C::ROW_ALIGN);
         let base = GlobalAddr((rank.0 as u64 + 1) << 32);
-        Workspace { base, world: self.world, slot_tiles, tile_bytes: C::SLOT_TILE_BYTES }
+        let parity_stride = u64::from(self.world * slot_tiles) * u64::from(C::SLOT_TILE_BYTES);
+        Workspace { base, world: self.world, slot_tiles, tile_bytes: C::SLOT_TILE_BYTES, parity_stride }
     }
 
     /// Every rank's workspace at rest before call `epoch`, and every rank's D.
@@ -79,7 +80,10 @@ impl Problem {
             partition_ctas: 0,
             transport: self.transport as u32,
             placement: self.placement as u32,
+            pace_ns: 0,
+            reserved: 0,
             slot_tiles: self.workspace::<C>(rank).slot_tiles,
+            parity_stride: self.workspace::<C>(rank).parity_stride,
             workspaces,
             d: self.d(rank),
             d_stride: D_STRIDE,
