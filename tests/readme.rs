@@ -101,6 +101,9 @@ fn options_of_validate_are_all_there_with_their_defaults() {
             entry.contains(&format!("[default: {default}]")),
             "{option} has another default than {default}: {entry}"
         );
+        let values = entry.lines().filter_map(|line| line.trim().strip_prefix("- ")?.split(':').next());
+        let mut unsaid = values.filter(|value| !row[2].split(['`', ' ', ',']).any(|word| word == *value));
+        assert_eq!(unsaid.next(), None, "the README leaves out a value of {option}");
     }
     let options = help.lines().filter(|line| line.trim_start().starts_with("--")).count();
     assert_eq!(rows.len(), options, "the README leaves an option out:\n{help}");
