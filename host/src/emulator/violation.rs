@@ -238,12 +238,6 @@ impl Deref for EmulatorError {
 
 impl std::error::Error for EmulatorError {}
 
-impl From<EmulatorError> for crate::Error {
-    fn from(error: EmulatorError) -> Self {
-        crate::Error::Emulator(error.to_string())
-    }
-}
-
 impl fmt::Display for EmulatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.violation)?;
