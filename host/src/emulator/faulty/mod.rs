@@ -17,8 +17,8 @@ use crate::kernels::config::{PANEL_BUFS, PANEL_BYTES, SmemPlan};
 use crate::kernels::machine::{Aborted, Mbarriers, Watch};
 use crate::kernels::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr};
 
-pub use fault::{Fault, Plant};
 use fault::{Effect, Op};
+pub use fault::{Fault, Plant};
 
 /// Bytes by which announcements are wrong.
 const WRONG_BYTES: u32 = 16;
