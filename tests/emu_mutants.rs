@@ -17,7 +17,7 @@ fn complaint(mutant: &Mutant, error: &EmulatorError) -> Option<String> {
     let text = error.to_string();
     let roles = ["setup", "producer", "storer", "loader", "consumer", "leave"];
     let names_role = text.contains(" CTA ") && roles.iter().any(|role| text.contains(role));
-    let names_what = ["barrier", "stage", "panel buffer", "word", "signal", "bytes", " + "];
+    let names_what = ["barrier", "word", "signal", "bytes", "accumulator", "bulk stores", " + "];
     if !names_role || !names_what.iter().any(|what| text.contains(what)) {
         return Some(format!("does not say who or where: {text}"));
     }

@@ -6,14 +6,16 @@ use crate::kernels::abi::{Placement, Transport};
 
 /// One tile, one step along K.
 const ONE: Scenario = Scenario::gemm(128, 256, 64);
-/// One tile, more steps along K than stages.
-const DEEP: Scenario = Scenario::gemm(128, 72, 6 * 64);
-/// Two tiles of four panels on one CTA: every panel buffer is used twice.
-const WIDE: Scenario = Scenario::gemm(256, 256, 64);
+/// One tile, whose steps along K use every stage three times.
+const DEEP: Scenario = Scenario::gemm(128, 72, 9 * 64);
+/// Three tiles of four panels on one CTA: every panel buffer is used three times.
+const WIDE: Scenario = Scenario::gemm(384, 256, 64);
 /// Two tiles for peers and one own tile a rank, two peers: every buffer is used again in each of its turns.
 const PUSH: Scenario = Scenario::reduce_scatter(3, 384, 256, 64);
 /// The same with two ranks.
 const PAIR: Scenario = Scenario::reduce_scatter(2, 256, 256, 64);
+/// Two ranks whose CTA 1 computes only its own tile, in buffers that nobody has used.
+const OWN: Scenario = PAIR.over(Transport::Push, Placement::Epilogue, 2, 0);
 /// A peer that always comes last.
 const LATE: Scenario = PAIR.delayed(1, Delay::UntilOthersBlock);
 /// Partials are added by a partition, CTA 1.
@@ -120,15 +122,15 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         first(Fault::SkippedHandoverWait),
         PUSH,
-        &[V::WriteIntoStageInUse, V::ReadOfUnfilledShared],
-        "the storer's read of the buffer comes before or after the peer's panel",
+        &[V::WriteIntoStageInUse, V::ReadOfUnfilledShared, V::ParityTwoPhasesBehind],
+        "the loader looks at the ring's barriers before it is used or later, and copies before or after the storer's read",
     ),
     mutant(first(Fault::ExpectTxShortPartial), PAIR, &[V::ExpectTxTooSmall], ONCE),
     mutant(first(Fault::ExpectTxLongPartial), PAIR, &[V::Deadlock], ONCE),
     mutant(first(Fault::CopyOverBarriers), PAIR, &[V::BarrierOverwritten], ONCE),
     mutant(first(Fault::CopyOutOfBounds), PAIR, &[V::OutOfBounds], ONCE),
     mutant(first(Fault::DroppedPartial), PAIR, &[V::Deadlock], ONCE),
-    mutant(first(Fault::SkippedPartialWait), PAIR, &[V::ReadOfUnfilledShared], ONCE),
+    mutant(first(Fault::SkippedPartialWait).on_cta(1), OWN, &[V::ReadOfUnfilledShared], ONCE),
     mutant(first(Fault::LostPartialRelease), PUSH, &[V::Deadlock], ONCE),
     mutant(
         first(Fault::EarlyPartialRelease),
@@ -143,7 +145,7 @@ pub const MUTANTS: &[Mutant] = &[
         &[V::WriteIntoStageInUse, V::ReadOfUnfilledShared],
         "the storer reads before or after the result is written",
     ),
-    mutant(first(Fault::SkippedResultWait), PAIR, &[V::ReadOfUnfilledShared], ONCE),
+    mutant(first(Fault::SkippedResultWait).on_cta(1), OWN, &[V::ReadOfUnfilledShared], ONCE),
     mutant(first(Fault::OverwrittenResult), PUSH, &[V::WriteIntoStageInUse], ONCE),
     mutant(first(Fault::LostResultRelease), PUSH, &[V::Deadlock], ONCE),
     mutant(first(Fault::ReleaseTooMany), PAIR, &[V::ArrivalOverflow], ONCE),
@@ -178,7 +180,12 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(Plant::new(Fault::SkippedCredit).on_rank(0), THREE, &[V::Deadlock], ONCE),
     mutant(Plant::new(Fault::WrongRankCredit).on_rank(1), THREE, &[V::Deadlock], ONCE),
     mutant(Plant::new(Fault::CreditAtGpuScope).on_rank(0), THREE, &[V::ScopeTooNarrow], ONCE),
-    mutant(Plant::new(Fault::LostExit).on_rank(0), THREE, &[V::Deadlock], ONCE),
+    mutant(
+        Plant::new(Fault::LostExit).on_rank(0),
+        THREE.over(Transport::Push, Placement::Epilogue, 2, 0),
+        &[V::Deadlock, V::SlotOverwrittenBeforeCredit],
+        "the rank repeats its epoch: over slots that its peer still reads, or for a peer that waits for the next one",
+    ),
     mutant(Plant::new(Fault::AbsentRank).on_rank(1), PAIR, &[V::Deadlock], ONCE),
     // Staged: CTA 0 computes, CTA 1 carries.
     mutant(first(Fault::EarlySignal), STAGED, &[V::SignalBeforeData], ONCE),

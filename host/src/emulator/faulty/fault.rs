@@ -50,6 +50,8 @@ pub(super) enum Effect {
     Repeat,
     /// A wait ends at once, without a look.
     Pretend,
+    /// Neither this wait nor any later one of its kind looks.
+    PretendAll,
     /// A wait looks, and takes the epoch before for the awaited one.
     Stale,
     /// A wait names the other parity.
@@ -211,7 +213,7 @@ faults! {
     /// A consumer never hands its panel buffers to the loader.
     MissingHandover => "missing-handover", Consumer, Op::Arrive("handover"), Effect::Omit;
     /// The loader takes the panel buffers without waiting for the handover.
-    SkippedHandoverWait => "skipped-handover-wait", Loader, Op::Wait("handover"), Effect::Pretend;
+    SkippedHandoverWait => "skipped-handover-wait", Loader, Op::Wait("handover"), Effect::PretendAll;
     /// The loader announces fewer bytes than the copy of a peer's panel brings.
     ExpectTxShortPartial => "expect-tx-short-partial", Loader, Op::Expect("partial_full"), Effect::Less;
     /// The loader announces more bytes than the copy of a peer's panel brings.

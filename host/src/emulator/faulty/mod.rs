@@ -74,13 +74,18 @@ impl<'a> Faulty<'a> {
             return None;
         }
         let seen = self.seen.replace(self.seen.get() + 1);
-        (seen == self.after || effect == Effect::OmitAll && seen > self.after).then_some(effect)
+        self.is_struck(seen, effect).then_some(effect)
     }
 
     /// What goes wrong in an operation of a wait, which is counted only when it succeeds.
     fn would_strike(&self, op: Op) -> Option<Effect> {
         let (planted, effect) = self.planted?;
-        (planted == op && self.seen.get() == self.after).then_some(effect)
+        (planted == op && self.is_struck(self.seen.get(), effect)).then_some(effect)
+    }
+
+    fn is_struck(&self, seen: u32, effect: Effect) -> bool {
+        let lasts = matches!(effect, Effect::OmitAll | Effect::PretendAll);
+        seen == self.after || lasts && seen > self.after
     }
 
     fn name(&self, bar: Mbarrier) -> &'static str {
@@ -130,7 +135,7 @@ impl Mbarriers for Faulty<'_> {
         let name = self.name(bar);
         let op = Op::Wait(name);
         let passed = match self.would_strike(op) {
-            Some(Effect::Pretend) => true,
+            Some(Effect::Pretend | Effect::PretendAll) => true,
             Some(Effect::Flip) => self.agent.try_wait_parity(bar, Parity(parity.0 ^ 1)),
             _ => self.agent.try_wait_parity(bar, parity),
         };
