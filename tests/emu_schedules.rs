@@ -73,8 +73,7 @@ impl Run {
     }
 
     fn world(&self, options: EmulatorOptions) -> Result<World, Error> {
-        let emulated =
-            EmulatedOptions { ctas_per_rank: self.ctas, emulator: options, ..EmulatedOptions::default() };
+        let emulated = EmulatedOptions { ctas_per_rank: self.ctas, emulator: options, ..EmulatedOptions::default() };
         World::emulated_with(self.ranks, emulated)
     }
 
@@ -103,8 +102,7 @@ impl Run {
     fn gemm(&self, world: &World) -> Result<Matrix<bf16>, Error> {
         let (m, n, k) = self.shape;
         let [a, b] = self.gemm_operands();
-        let (a, b) =
-            (Tensor::from_slice(world, 0, m, k, a.data())?, Tensor::from_slice(world, 0, n, k, b.data())?);
+        let (a, b) = (Tensor::from_slice(world, 0, m, k, a.data())?, Tensor::from_slice(world, 0, n, k, b.data())?);
         let mut d = Tensor::poisoned::<bf16>(world, 0, m, n)?;
         Gemm::builder(world, 0).shape(m, n, k).build()?.run(m, &a, &b, &mut d)?;
         Matrix::from_vec(m, n, d.to_vec()?)
@@ -164,10 +162,8 @@ fn thousands_of_schedules_keep_the_rules_and_give_the_same_bits() {
     let mut problems: Vec<Problem> = numbers.clone().into_par_iter().map(|n| Run::of(n).problem()).collect();
     problems.sort_unstable();
     problems.dedup();
-    let references: std::collections::HashMap<_, _> = problems
-        .par_iter()
-        .map(|p| (*p, reference(*p).unwrap_or_else(|e| panic!("{e}"))))
-        .collect();
+    let references: std::collections::HashMap<_, _> =
+        problems.par_iter().map(|p| (*p, reference(*p).unwrap_or_else(|e| panic!("{e}")))).collect();
     let count = numbers.end - numbers.start;
     let wrong: Vec<String> = numbers
         .into_par_iter()
@@ -191,9 +187,8 @@ fn schedules_cover_every_way_and_every_world_size() {
     let runs: Vec<Run> = (0..SCHEDULES).map(Run::of).collect();
     for ranks in 1..=8 {
         for way in WAYS {
-            let here = |r: &&Run| {
-                r.ranks == ranks && r.case.is_some_and(|c| (c.transport, c.placement, c.sm_margin) == way)
-            };
+            let here =
+                |r: &&Run| r.ranks == ranks && r.case.is_some_and(|c| (c.transport, c.placement, c.sm_margin) == way);
             assert!(runs.iter().filter(here).count() >= 10, "{ranks} ranks, {way:?}");
         }
     }
