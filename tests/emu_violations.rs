@@ -5,7 +5,7 @@ mod emu_support;
 use emu_support::{PANEL, STAGES, Small, alloc, broken, emulation, launch, says, wait};
 use tilewire::emulator::{Agent, EmulatedMap, Emulation, KernelLaunch, Violation};
 use tilewire::kernels::abi::Operand;
-use tilewire::kernels::config::TileConfig;
+use tilewire::kernels::config::{PANEL_BUFS, TileConfig};
 use tilewire::kernels::machine::{BulkCopy, Mbarriers, Signals, WarpgroupMma};
 use tilewire::kernels::shape::{GlobalAddr, Mbarrier, Parity, Rank, Role, SmemAddr};
 
@@ -142,7 +142,7 @@ fn a_barrier_must_not_be_overwritten() {
     let error = broken(Violation::BarrierOverwritten, Some(Role::Producer), |emu| {
         let src = alloc(emu, 0, 1024);
         launch(emu, 0, &[Role::Producer], move |m, _| {
-            let last_panel = Small::SMEM.panel(0, 1);
+            let last_panel = Small::SMEM.panel(0, PANEL_BUFS - 1);
             m.load_bytes(last_panel.plus(PANEL - 16), src, 48, FULL);
         });
     });

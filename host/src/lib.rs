@@ -22,3 +22,8 @@ pub use plan::{Layout, MatrixArg, Variant};
 /// The device crate: kernels, and everything host and device must agree on.
 pub use tilewire_kernels as kernels;
 pub use world::{RawStream, Tensor, World};
+
+/// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

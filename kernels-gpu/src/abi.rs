@@ -166,10 +166,13 @@ pub struct GemmArgs {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// The storer writes straight into the owner's slot.
+    /// The storer's copy engine writes straight into the owner's slot.
     Push = 0,
     /// The tile is stored locally and the partition carries it over.
     Staged = 1,
+    /// The storer writes straight into the owner's slot with plain stores: a slow link then holds up one warp, and not the
+    /// copy engine that loads the next tiles.
+    PushStores = 2,
 }
 
 /// Where an owner adds up the partials of its chunk.

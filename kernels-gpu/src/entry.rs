@@ -42,9 +42,9 @@ where
             if tid == 0 {
                 let launch = launch();
                 let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Producer);
-            } else if tid == 32 {
+            } else if tid / 32 == 1 {
                 let launch = launch();
-                let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Storer);
+                let _ = K::mover(&cta(launch).warp(tid % 32), &launch.args, at(), Role::Storer);
                 bulk::wait_group::<0>();
             } else if tid == 64 {
                 let launch = launch();

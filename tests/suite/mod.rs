@@ -1,6 +1,9 @@
 //! Behaviour that holds on every machine: each function takes a world, so that one body tests the emulator and the GPU.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub mod arguments;
+pub mod raw;
+
 use half::{bf16, f16};
 use tilewire::compare::{GemmNumerics, Report, compare_chunks, operand_scale};
 use tilewire::data;
@@ -52,7 +55,7 @@ impl Case {
 }
 
 /// Every way that tiles can take: transport, placement, margin.
-pub const WAYS: [(Transport, Placement, u32); 7] = [
+pub const WAYS: [(Transport, Placement, u32); 9] = [
     (Transport::Push, Placement::Epilogue, 0),
     (Transport::Push, Placement::Epilogue, 1),
     (Transport::Push, Placement::Partition, 0),
@@ -60,6 +63,8 @@ pub const WAYS: [(Transport, Placement, u32); 7] = [
     (Transport::Staged, Placement::Partition, 0),
     (Transport::Staged, Placement::Partition, 1),
     (Transport::Staged, Placement::Epilogue, 2),
+    (Transport::PushStores, Placement::Epilogue, 0),
+    (Transport::PushStores, Placement::Partition, 1),
 ];
 
 /// Operands of every rank, and the tensors they were uploaded to.
@@ -136,11 +141,11 @@ pub fn check<I: Scalar, O: Scalar>(case: &Case, operands: &Operands<I>, d: &[Mat
     report().map(drop).map_err(|e| format!("{case:?}: {e}"))
 }
 
-fn bits<O: Scalar>(d: &[Matrix<O>]) -> Vec<Vec<u8>> {
+pub fn bits<O: Scalar>(d: &[Matrix<O>]) -> Vec<Vec<u8>> {
     d.iter().map(|m| bytemuck::cast_slice(m.data()).to_vec()).collect()
 }
 
-fn fresh<I: Scalar, O: Scalar>(world: &World, case: &Case) -> TestResult {
+pub fn fresh<I: Scalar, O: Scalar>(world: &World, case: &Case) -> TestResult {
     let go = || -> Result<_, Error> {
         let operands = Operands::<I>::new(world, case, uniform)?;
         let d = run::<I, O>(world, &plan::<I, O>(world, case)?, case, &operands)?;

@@ -26,6 +26,8 @@ pub enum TransportArg {
     Push,
     /// Stored locally, carried over by the partition.
     Staged,
+    /// Straight into the owner's slot, with plain stores instead of the copy engine.
+    PushStores,
 }
 
 impl From<TransportArg> for Transport {
@@ -33,6 +35,7 @@ impl From<TransportArg> for Transport {
         match arg {
             TransportArg::Push => Transport::Push,
             TransportArg::Staged => Transport::Staged,
+            TransportArg::PushStores => Transport::PushStores,
         }
     }
 }

@@ -5,6 +5,7 @@ use clap::Args;
 use super::job::{Job, JobOperands, print_outcomes};
 use super::options::{MachineArg, PlacementArg, TransportArg, open_world};
 use crate::error::Result;
+use crate::plan::check;
 
 /// Options of `validate`.
 #[derive(Args, Debug)]
@@ -40,6 +41,10 @@ pub struct ValidateArgs {
 
 /// Runs the command; whether everything was right.
 pub fn run(args: &ValidateArgs) -> Result<bool> {
+    // The plan checks them too, but only once operands of that size are there.
+    for (name, extent) in [("m", args.m), ("n", args.n), ("k", args.k)] {
+        check::extent(name, extent)?;
+    }
     let (world, why) = open_world(args.machine, args.world)?;
     if let Some(why) = why {
         println!("{why}");

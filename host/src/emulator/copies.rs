@@ -1,5 +1,6 @@
 //! The copy engine as a thread drives it.
 
+use super::access::Proxy;
 use super::agent::Agent;
 use super::clock::Mark;
 use super::engine::{Copy, GlobalEnd, StoreGroup};
@@ -24,6 +25,10 @@ impl BulkCopy for Agent<'_> {
 
     fn store_box(&self, operand: Operand, row: u32, col: u32, src: SmemAddr) {
         self.op(|w, me| {
+            if (row as i32) < 0 {
+                let detail = format!("a store of a box of {operand:?} at row {}: rows are not negative", row as i32);
+                return Err(Failure::new(Violation::OutOfBounds, detail));
+            }
             let end = w.box_end(me, operand, row, col)?;
             w.store(me, end, src, SMEM_ALIGN)
         });
@@ -35,6 +40,10 @@ impl BulkCopy for Agent<'_> {
 
     fn store_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32) {
         self.op(|w, me| w.store(me, bytes_end(dst, bytes)?, src, BULK_ALIGN));
+    }
+
+    fn push_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32) {
+        self.op(|w, me| w.push(me, dst, src, bytes));
     }
 
     fn commit_group(&self) {
@@ -145,6 +154,20 @@ impl World {
         let number = a.stores;
         self.record(me, EventKind::StoreIssued { src: src.0, bytes, number });
         self.start_copy(Copy::Store { agent: me, cta, src, end, group, number, read: None });
+        Ok(())
+    }
+
+    /// Plain stores: read and written at once, by the agent itself.
+    fn push(&mut self, me: usize, dst: GlobalAddr, src: SmemAddr, bytes: u32) -> Result<(), Failure> {
+        self.must_be_thread(me, "push_bytes")?;
+        bytes_end(dst, bytes)?;
+        let cta = self.agents[me].cta;
+        let range = self.smem_range(cta, src, bytes, BULK_ALIGN)?;
+        let mark = self.own_mark(me);
+        self.smem_read(cta, range.clone(), mark, false)?;
+        self.global_write(dst, u64::from(bytes), mark, Proxy::Generic)?;
+        let data = self.ctas[cta].smem[range.start as usize..range.end as usize].to_vec();
+        self.memory.bytes_mut(dst, u64::from(bytes))?.copy_from_slice(&data);
         Ok(())
     }
 

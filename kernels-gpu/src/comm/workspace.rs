@@ -104,7 +104,7 @@ impl Workspace {
     /// Bytes of the whole workspace.
     pub const fn bytes(&self, transport: Transport) -> u64 {
         let staging = match transport {
-            Transport::Push => 0,
+            Transport::Push | Transport::PushStores => 0,
             Transport::Staged => self.parity_stride,
         };
         self.slots_off() + 2 * self.parity_stride + staging

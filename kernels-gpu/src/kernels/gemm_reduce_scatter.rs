@@ -91,10 +91,13 @@ impl<'a, C: TileConfig> Call<'a, C> {
         self.args.transport == Transport::Staged as u32
     }
 
-    /// Whether partials are added where `placement` says; one rank has none to add.
+    /// Whether partials are added where `placement` says; one rank has none to add. A chunk with a lead is always added
+    /// from its slots: the copy engine cannot store a box that begins before D.
     #[inline(always)]
     fn reduces_in(&self, placement: Placement) -> bool {
-        self.args.world > 1 && self.args.placement == placement as u32
+        let has_lead = C::ROW_ALIGN > 1 && self.tiles.own_lead() > 0;
+        let wanted = if has_lead { Placement::Partition as u32 } else { self.args.placement };
+        self.args.world > 1 && wanted == placement as u32
     }
 
     #[inline(always)]
@@ -204,7 +207,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
     fn store_to_d<M: ThreadRole>(&self, m: &M, tile: &ChunkTile, consumer: u32, panel: u32, src: SmemAddr) {
         if tile.extent.rows_of(consumer) > 0 {
-            let row = tile.chunk_row.wrapping_add(consumer * PANEL_ROWS);
+            let row = tile.chunk_row + consumer * PANEL_ROWS;
             m.store_box(Operand::D, row, tile.col + panel * C::PANEL_COLS, src);
         }
     }
@@ -231,6 +234,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     fn store_plain<M: ThreadRole>(&self, m: &M) -> Result<u32, Aborted> {
         let mut state = PipelineState::start();
         let (mut nth, mut credited) = (0, self.rank());
+        let by_stores = self.args.transport == Transport::PushStores as u32;
         while let Some(tile) = self.plain_tile(nth) {
             let destination = self.destination(&tile);
             if destination == Destination::Slot && tile.owner != credited {
@@ -245,7 +249,12 @@ impl<'a, C: TileConfig> Call<'a, C> {
                 if destination == Destination::Result {
                     self.store_to_d(m, &tile, consumer, panel, src);
                 } else if bytes > 0 {
-                    m.store_bytes(tile_addr.plus(panel_offset::<C>(consumer, panel) as u64), src, bytes);
+                    let to = tile_addr.plus(panel_offset::<C>(consumer, panel) as u64);
+                    if goes_out && by_stores {
+                        m.push_bytes(to, src, bytes);
+                    } else {
+                        m.store_bytes(to, src, bytes);
+                    }
                     if pace_ns > 0 {
                         m.linger(pace_ns);
                     }

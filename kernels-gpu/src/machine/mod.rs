@@ -79,8 +79,8 @@ pub trait BulkCopy {
     /// (`row`, `col`), swizzled by 128 bytes. `col` is a multiple of 16 bytes. Elements outside the tensor arrive as zeros. Completes its bytes on `full`.
     fn load_box(&self, dst: SmemAddr, operand: Operand, row: u32, col: u32, full: Mbarrier);
 
-    /// `cp.async.bulk.tensor.2d` from shared to global memory; elements outside the tensor are not written. `row` is signed
-    /// (wrapped): rows before the tensor are outside too.
+    /// `cp.async.bulk.tensor.2d` from shared to global memory; elements outside the tensor are not written. `row` is
+    /// not negative: for a row before the tensor the copy engine of an H200 raises an illegal instruction.
     fn store_box(&self, operand: Operand, row: u32, col: u32, src: SmemAddr);
 
     /// `cp.async.bulk` from global to shared memory; addresses and `bytes` are multiples of 16.
@@ -88,6 +88,11 @@ pub trait BulkCopy {
 
     /// `cp.async.bulk` from shared to global memory, own or a peer's; addresses and `bytes` are multiples of 16.
     fn store_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32);
+
+    /// Stores `bytes` from shared to global memory, own or a peer's, with plain stores of the role instead of the copy
+    /// engine; addresses and `bytes` are multiples of 16. The source has been read when it returns; the destination is
+    /// there for whoever acquires a later signal of the role.
+    fn push_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32);
 
     /// Closes a bulk group over the stores issued since the last one.
     fn commit_group(&self);

@@ -103,6 +103,12 @@ impl ChunkedTiles {
         None
     }
 
+    /// Lead of this rank's own chunk.
+    #[inline(always)]
+    pub const fn own_lead(&self) -> u32 {
+        self.chunk(self.rank).1
+    }
+
     /// Tiles of this rank's own chunk.
     #[inline(always)]
     pub const fn own_tiles(&self) -> u32 {

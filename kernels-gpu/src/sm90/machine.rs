@@ -1,6 +1,7 @@
 //! The machine traits on Hopper: [`Thread`] for the mover roles, [`Warpgroup`] for the consumers.
 
-use super::{bulk, mbarrier, memory, sync, thread};
+use super::warp::Warp;
+use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{FaultRecord, Operand, TensorMap, Wait, Watchdog};
 use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, Signals, Watch};
 use crate::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr, WARPS_PER_WARPGROUP};
@@ -38,6 +39,12 @@ impl Cta {
         Thread(self)
     }
 
+    /// The machine of lane `lane` of a warp.
+    #[inline(always)]
+    pub fn warp(self, lane: u32) -> Warp {
+        Warp::new(self, lane)
+    }
+
     /// The machine of thread `thread` of a warpgroup.
     #[inline(always)]
     pub fn warpgroup(self, thread: u32) -> Warpgroup {
@@ -51,12 +58,12 @@ impl Cta {
     }
 
     #[inline(always)]
-    fn bar(&self, bar: Mbarrier) -> u32 {
+    pub(super) fn bar(&self, bar: Mbarrier) -> u32 {
         self.at(bar.0)
     }
 
     #[inline(always)]
-    fn map(&self, operand: Operand) -> *const TensorMap {
+    pub(super) fn map(&self, operand: Operand) -> *const TensorMap {
         self.maps.wrapping_add(operand as usize)
     }
 }
@@ -70,7 +77,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    const NEW: Self = Self { looks: 0, since: 0, aborted: false };
+    pub(super) const NEW: Self = Self { looks: 0, since: 0, aborted: false };
 }
 
 /// Failed looks between two looks at the clock and the abort word.
@@ -85,7 +92,7 @@ const ABORT_GRACE_TICKS: u32 = 31;
 
 /// One failed look. `uniform` makes the answer the same for the whole warp; `reports` is true in one lane of it.
 #[inline(always)]
-fn pause(
+pub(super) fn pause(
     cta: &Cta,
     patience: &mut Patience,
     wait: impl Fn() -> Wait,
@@ -330,6 +337,16 @@ impl BulkCopy for Thread {
     fn store_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32) {
         // SAFETY: by `Cta::new`'s contract; kernels pass addresses of the workspace.
         unsafe { bulk::store(dst.0, self.0.at(src), bytes) }
+    }
+
+    #[inline(always)]
+    fn push_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32) {
+        let mut off = 0;
+        while off < bytes {
+            // SAFETY: by `Cta::new`'s contract; kernels pass addresses of the workspace.
+            unsafe { memory::store_v4(dst.0 + off as u64, matrix::load_v4(self.0.at(src) + off)) };
+            off += 16;
+        }
     }
 
     #[inline(always)]

@@ -48,6 +48,20 @@ pub unsafe fn load_f32x2(addr: u32) -> [f32; 2] {
     [a, b]
 }
 
+/// `ld.shared.v4`: 16 bytes.
+#[inline(always)]
+pub unsafe fn load_v4(addr: u32) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller's.
+    unsafe {
+        asm!(
+            "ld.shared.v4.u32 {{{}, {}, {}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) addr, options(nostack)
+        )
+    };
+    [a, b, c, d]
+}
+
 /// Two f32 rounded to two 16-bit elements, `low` in the lower half.
 #[inline(always)]
 pub fn pack<O: ElementType>(low: f32, high: f32) -> u32 {

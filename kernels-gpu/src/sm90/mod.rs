@@ -10,6 +10,7 @@ pub mod mma;
 pub mod reduce;
 pub mod sync;
 pub mod thread;
+pub mod warp;
 pub mod wgmma;
 
 use core::panic::PanicInfo;

@@ -1,0 +1,102 @@
+//! Tensor cores and the addition of slots, on one number a panel.
+
+use super::engine::operand_value;
+use super::{Agent, Mutant};
+use std::collections::VecDeque;
+use tilewire_kernels::abi::Operand;
+use tilewire_kernels::config::{PANEL_BYTES, ROW_BYTES, TileConfig};
+use tilewire_kernels::machine::{Reduce, ReduceJob, WarpgroupMma};
+use tilewire_kernels::shape::SmemAddr;
+
+/// An accumulator: which of its role's it is, what was multiplied into it, and the multiplications still reading.
+pub struct Acc {
+    tile: u32,
+    pub sum: u32,
+    reading: VecDeque<(SmemAddr, SmemAddr, u32)>,
+}
+
+fn step(sum: u32, product: u32) -> u32 {
+    sum.wrapping_mul(31).wrapping_add(product)
+}
+
+/// What an accumulator of consumer `consumer` holds after `k_tiles` stages of the tile at (`row`, `col`).
+pub fn multiplied<C: TileConfig>(row: u32, col: u32, consumer: u32, k_tiles: u32) -> u32 {
+    (0..k_tiles).fold(0, |sum, k_tile| {
+        let k = k_tile * C::TILE_K;
+        let b = (0..C::TILE_N / 64).fold(0, |b, panel| step(b, operand_value(Operand::B, col, k, panel)));
+        step(sum, step(operand_value(Operand::A, row, k, consumer), b))
+    })
+}
+
+impl<C: TileConfig> Agent<C> {
+    fn product(&self, a: SmemAddr, b: SmemAddr) -> u32 {
+        let b_panels = self.cta.panels(b, C::TILE_N * ROW_BYTES);
+        step(self.cta.panels(a, PANEL_BYTES)[0].read(), b_panels.iter().fold(0, |b, panel| step(b, panel.read())))
+    }
+}
+
+impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
+    type Acc = Acc;
+    type Panel = u32;
+
+    fn zero_acc(&self) -> Acc {
+        self.tiles.set(self.tiles.get() + 1);
+        Acc { tile: self.tiles.get(), sum: 0, reading: VecDeque::new() }
+    }
+
+    fn issue_mma(&self, acc: &mut Acc, a: SmemAddr, b: SmemAddr, accumulate: bool) {
+        let product = self.product(a, b);
+        acc.sum = step(if accumulate { acc.sum } else { 0 }, product);
+        acc.reading.push_back((a, b, product));
+    }
+
+    fn wait_mma<const PENDING: u32>(&self, acc: &mut Acc) {
+        if PENDING > 0 && self.is(Mutant::NoMmaWait) {
+            return;
+        }
+        while acc.reading.len() > PENDING as usize {
+            if let Some((a, b, at_issue)) = acc.reading.pop_front() {
+                assert_eq!(self.product(a, b), at_issue, "a stage changed while the tensor cores read it");
+            }
+        }
+    }
+
+    fn zero_panel(&self) -> u32 {
+        0
+    }
+
+    /// Shows tile, panel and product, so that a panel of another tile is noticed even where nothing is multiplied.
+    fn panel<const P: u32>(&self, acc: &Acc) -> u32 {
+        acc.sum.wrapping_add(acc.tile * 100 + P)
+    }
+
+    fn round(&self, panel: u32) -> u32 {
+        panel
+    }
+
+    fn add(&self, left: u32, right: &u32) -> u32 {
+        left.wrapping_add(*right)
+    }
+
+    fn load_panel(&self, src: SmemAddr, _rows: u32) -> u32 {
+        self.cta.panels(src, PANEL_BYTES)[0].read()
+    }
+
+    fn store_panel(&self, dst: SmemAddr, panel: &u32) {
+        self.cta.panels(dst, PANEL_BYTES)[0].write(*panel);
+    }
+}
+
+impl<C: TileConfig> Reduce<C> for Agent<C> {
+    fn reduce(&self, job: &ReduceJob) {
+        let mut panel = 0;
+        while panel * C::PANEL_COLS < job.cols {
+            let src = job.slot.plus((panel * PANEL_BYTES) as u64);
+            let addr = |slot: u32| src.plus(slot as u64 * job.slot_stride);
+            let sum =
+                (0..job.slots).fold(0u32, |sum, slot| sum.wrapping_add(self.cta.memory.payload(addr(slot)).read()));
+            self.cta.memory.payload(job.dst.plus((panel * ROW_BYTES) as u64)).write(sum);
+            panel += 1;
+        }
+    }
+}
