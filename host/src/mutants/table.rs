@@ -18,6 +18,8 @@ const PAIR: Scenario = Scenario::reduce_scatter(2, 256, 256, 64);
 const OWN: Scenario = PAIR.over(Transport::Push, Placement::Epilogue, 2, 0);
 /// A peer that always comes last.
 const LATE: Scenario = PAIR.delayed(1, Delay::UntilOthersBlock);
+/// The same, pushed with plain stores.
+const STORES: Scenario = PAIR.over(Transport::PushStores, Placement::Epilogue, 1, 0);
 /// Partials are added by a partition, CTA 1.
 const PARTITION: Scenario = Scenario::reduce_scatter(2, 160, 136, 64).over(Transport::Push, Placement::Partition, 2, 1);
 /// The same, few columns, in chunks of few rows.
@@ -165,6 +167,19 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::StaleEpoch), LATE, &[V::ReadOfUnwrittenGlobal], ONCE),
     mutant(first(Fault::WaitAtGpuScope), PAIR, &[V::ScopeTooNarrow], ONCE),
     mutant(first(Fault::MissingLoadFence), PAIR, &[V::MissingProxyFence], ONCE),
+    // Push with plain stores.
+    mutant(first(Fault::LostSignal), STORES, &[V::Deadlock], ONCE),
+    mutant(first(Fault::SignalAtGpuScope), STORES, &[V::ScopeTooNarrow], ONCE),
+    mutant(first(Fault::WrongSlot), STORES, &[V::ReadOfUnwrittenGlobal], ONCE),
+    mutant(first(Fault::DroppedStore), STORES, &[V::ReadOfUnwrittenGlobal], ONCE),
+    mutant(first(Fault::MissingLoadFence), STORES, &[V::MissingProxyFence], ONCE),
+    mutant(first(Fault::SkippedPanelWait), STORES, &[V::ReadOfUnfilledShared], ONCE),
+    mutant(
+        first(Fault::SkippedSignalWait),
+        STORES,
+        &[V::ReadOfUnwrittenGlobal, V::Race],
+        "the peer has stored the panel or not",
+    ),
     // The partition adds.
     mutant(
         first(Fault::SkippedReduceWait).on_cta(1),

@@ -130,6 +130,14 @@ impl BulkCopy for Faulty<'_> {
         }
     }
 
+    fn push_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32) {
+        match self.strike(Op::StoreBytes) {
+            Some(Effect::Omit) => {}
+            Some(Effect::Neighbour) => self.agent.push_bytes(dst.plus(TILE_BYTES), src, bytes),
+            _ => self.agent.push_bytes(dst, src, bytes),
+        }
+    }
+
     fn commit_group(&self) {
         self.agent.commit_group();
     }
