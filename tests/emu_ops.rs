@@ -13,7 +13,7 @@ fn world(ranks: usize, seed: u64) -> World {
 }
 
 fn world_with(ranks: usize, emulator: EmulatorOptions) -> World {
-    World::emulated_with(ranks, EmulatedOptions { ctas_per_rank: 3, emulator }).unwrap()
+    World::emulated_with(ranks, EmulatedOptions { ctas_per_rank: 3, emulator, ..EmulatedOptions::default() }).unwrap()
 }
 
 #[test]

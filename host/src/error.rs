@@ -57,7 +57,7 @@ pub enum Error {
     Fault(#[from] Box<Fault>),
     /// The emulator found the kernels breaking a rule of the machine.
     #[error("emulator: {0}")]
-    Emulator(String),
+    Emulator(#[from] crate::emulator::EmulatorError),
     /// A model file cannot be used.
     #[error("{path}: {reason}")]
     Model {

@@ -9,6 +9,7 @@ pub mod error;
 pub mod fault;
 pub mod matrix;
 pub mod model;
+pub mod mutants;
 pub mod ops;
 pub mod plan;
 pub mod ptx;

@@ -1,6 +1,7 @@
 //! The `tilewire` program: the main job, validation of any shape, and what the emulator can show.
 
 mod demo;
+mod emulate;
 mod job;
 mod options;
 mod table;
@@ -24,6 +25,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Runs one GEMM + ReduceScatter of any shape and checks it against the CPU reference.
     Validate(validate::ValidateArgs),
+    /// Runs a kernel on the CPU emulator, step by step, with a planted fault or without.
+    Emulate(emulate::EmulateArgs),
 }
 
 /// Runs the program on the process's arguments. The exit status is 0 only if every check passed.
@@ -31,6 +34,7 @@ pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(args) => demo::run(&args),
         Command::Validate(args) => validate::run(&args),
+        Command::Emulate(args) => emulate::run(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -109,15 +109,20 @@ impl Emulation {
             return Err(error);
         }
         world.settle();
-        world.stats.steps = world.step;
-        world.stats.now_ns = world.now_ns;
-        world.stats.aborted = world.launches.iter().map(|l| l.aborted).collect();
-        Ok(world.stats.clone())
+        drop(world);
+        Ok(self.stats())
     }
 
     /// The events so far; `None` if the options did not ask for them.
     pub fn trace(&self) -> Option<Trace> {
         self.world.borrow().trace.clone()
+    }
+
+    /// What the runs did so far, the one that failed included.
+    pub fn stats(&self) -> RunStats {
+        let world = self.world.borrow();
+        let aborted = world.launches.iter().map(|l| l.aborted).collect();
+        RunStats { steps: world.step, now_ns: world.now_ns, aborted, ..world.stats.clone() }
     }
 
     fn host<R>(&self, f: impl FnOnce(&mut World) -> Result<R, Failure>) -> Result<R, EmulatorError> {

@@ -93,7 +93,8 @@ impl World {
                 self.ctas[cta].loads_in_flight -= 1;
                 self.copy_ended(cta);
                 self.stats.loaded_bytes += u64::from(end.smem_bytes());
-                self.record(agent, EventKind::LoadLanded { dst: dst.0, bytes: end.smem_bytes() });
+                let bar_id = self.barrier_id(cta, bar);
+                self.record(agent, EventKind::LoadLanded { dst: dst.0, bytes: end.smem_bytes(), bar: bar_id });
                 self.complete_tx(agent, cta, bar, end.smem_bytes(), &view)
             }
             Copy::Store { agent, cta, src, end, group, number, read: None } => {

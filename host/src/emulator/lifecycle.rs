@@ -151,6 +151,7 @@ impl World {
                     let detail = format!("the CTA ends with {} loads in flight", self.ctas[cta].loads_in_flight);
                     return Err(Failure::new(Violation::ExitWithCopyInFlight, detail));
                 }
+                self.check_barriers_at_exit(cta)?;
                 Ok(Vec::new())
             }
         }
@@ -168,6 +169,18 @@ impl World {
             return Err(Failure::new(Violation::AccumulatorInFlight, detail));
         }
         Ok(())
+    }
+
+    /// Every arrival on a barrier belongs to a use of what it guards: one that is left over, or missing, is a use that went
+    /// wrong without anybody to notice.
+    fn check_barriers_at_exit(&self, cta: usize) -> Result<(), Failure> {
+        let c = &self.ctas[cta];
+        match c.barriers.iter().find(|(_, b)| b.pending != b.arrivals || b.tx != 0) {
+            Some((&addr, _)) if !c.aborted => {
+                Err(Failure::at_barrier(Violation::ExitInMidPhase, cta, addr, "the CTA ends in the middle of a phase"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A kernel's end orders everything that it did, copies included, before the next kernel of its stream.

@@ -39,6 +39,7 @@ mod clock;
 mod copies;
 mod emulation;
 mod engine;
+mod faulty;
 mod launch;
 mod lifecycle;
 mod mbarrier;
@@ -60,6 +61,7 @@ mod world;
 
 pub use agent::Agent;
 pub use emulation::{Emulation, RunStats};
+pub use faulty::{Fault, Faulty, Plant};
 pub use launch::{Body, KernelLaunch, Leave, Setup};
 pub use mma::{Accumulator, Panel};
 pub use options::{Copies, Delay, EmulatorOptions, Schedule, Turns};

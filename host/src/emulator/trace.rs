@@ -35,7 +35,7 @@ pub enum EventKind {
     /// A load was issued.
     LoadIssued { dst: u32, bytes: u32, bar: BarrierId },
     /// A load's bytes are in shared memory.
-    LoadLanded { dst: u32, bytes: u32 },
+    LoadLanded { dst: u32, bytes: u32, bar: BarrierId },
     /// A bulk store was issued.
     StoreIssued { src: u32, bytes: u32, number: u32 },
     /// A bulk store has read its source.
@@ -67,7 +67,7 @@ impl fmt::Display for EventKind {
             Self::PhaseComplete { bar, phase } => write!(f, "{bar} completes phase {phase}"),
             Self::Passed { bar, parity } => write!(f, "passes {bar} with parity {parity}"),
             Self::LoadIssued { dst, bytes, bar } => write!(f, "load {bytes} bytes to {dst}, completing on {bar}"),
-            Self::LoadLanded { dst, bytes } => write!(f, "{bytes} bytes landed at {dst}"),
+            Self::LoadLanded { dst, bytes, bar } => write!(f, "{bytes} bytes landed at {dst}, complete_tx on {bar}"),
             Self::StoreIssued { src, bytes, number } => write!(f, "store {number}: {bytes} bytes from {src}"),
             Self::StoreRead { src, number } => write!(f, "store {number} has read {src}"),
             Self::StoreWritten { number } => write!(f, "store {number} is written"),

@@ -70,6 +70,8 @@ violations! {
     AccumulatorInFlight => "accumulator-in-flight",
     /// A role or a CTA ends while copies still use its shared memory.
     ExitWithCopyInFlight => "exit-with-copy-in-flight",
+    /// A CTA ends with an mbarrier in the middle of a phase: an arrival or a byte is missing, or is one too many.
+    ExitInMidPhase => "exit-in-mid-phase",
     /// A thread's operation is called by a warpgroup, or the reverse.
     WrongRole => "wrong-role",
     /// A copy uses a tensor map that was not given, or a map breaks a rule of tensor maps.
@@ -237,12 +239,6 @@ impl Deref for EmulatorError {
 }
 
 impl std::error::Error for EmulatorError {}
-
-impl From<EmulatorError> for crate::Error {
-    fn from(error: EmulatorError) -> Self {
-        crate::Error::Emulator(error.to_string())
-    }
-}
 
 impl fmt::Display for EmulatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

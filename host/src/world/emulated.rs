@@ -1,13 +1,12 @@
 //! Ranks on the CPU emulator.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
-use crate::emulator::{Agent, EmulatedMap, Emulation, EmulatorError, EmulatorOptions, KernelLaunch};
+use crate::emulator::{Agent, EmulatedMap, Emulation, EmulatorOptions, Faulty, KernelLaunch, Plant, RunStats, Trace};
 use crate::error::{Error, Result};
 use crate::kernels::abi::FaultRecord;
 use crate::kernels::config::{TileConfig, roles};
 use crate::kernels::kernels::{Kernel, Watched};
-use crate::kernels::machine::{Reduce, WarpgroupMma};
 use crate::kernels::shape::{GlobalAddr, Rank, Role};
 use crate::plan::RankLaunch;
 use crate::plan::operand::MapSpec;
@@ -19,6 +18,8 @@ pub struct EmulatedOptions {
     pub ctas_per_rank: u32,
     /// Seed, schedule, delays, trace.
     pub emulator: EmulatorOptions,
+    /// A fault planted in the kernels' machine; none unless told otherwise.
+    pub plant: Option<Plant>,
 }
 
 impl Default for EmulatedOptions {
@@ -27,7 +28,7 @@ impl Default for EmulatedOptions {
     fn default() -> Self {
         let mut emulator = EmulatorOptions::default();
         emulator.schedule.yield_per_1024 = 256;
-        Self { ctas_per_rank: 4, emulator }
+        Self { ctas_per_rank: 4, emulator, plant: None }
     }
 }
 
@@ -37,16 +38,15 @@ pub struct EmulatedWorld {
     ranks: usize,
     ctas: u32,
     records: Vec<GlobalAddr>,
+    plant: Option<Plant>,
+    /// Launches of each rank so far.
+    calls: Vec<Cell<usize>>,
 }
 
 impl std::fmt::Debug for EmulatedWorld {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "EmulatedWorld({})", self.describe())
     }
-}
-
-fn failed(error: EmulatorError) -> Error {
-    Error::Emulator(error.to_string())
 }
 
 impl EmulatedWorld {
@@ -58,7 +58,14 @@ impl EmulatedWorld {
         let records = (0..ranks)
             .map(|rank| emulation.alloc(Rank(rank as u32), size_of::<FaultRecord>(), "fault record"))
             .collect();
-        let world = Self { emulation: RefCell::new(emulation), ranks, ctas: options.ctas_per_rank, records };
+        let world = Self {
+            emulation: RefCell::new(emulation),
+            ranks,
+            ctas: options.ctas_per_rank,
+            records,
+            plant: options.plant,
+            calls: vec![Cell::new(0); ranks],
+        };
         world.clear_faults()?;
         Ok(world)
     }
@@ -85,14 +92,14 @@ impl EmulatedWorld {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.emulation.borrow_mut().write(addr, bytes).map_err(failed)
+        Ok(self.emulation.borrow_mut().write(addr, bytes)?)
     }
 
     pub fn read(&self, addr: GlobalAddr, bytes: &mut [u8]) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
-        bytes.copy_from_slice(&self.emulation.borrow().read(addr, bytes.len()).map_err(failed)?);
+        bytes.copy_from_slice(&self.emulation.borrow().read(addr, bytes.len())?);
         Ok(())
     }
 
@@ -100,32 +107,42 @@ impl EmulatedWorld {
     pub fn launch<'a, K: Kernel>(&self, launches: impl IntoIterator<Item = &'a RankLaunch<K::Args>>) -> Result<()>
     where
         K::Args: Watched + 'static,
-        for<'e> Agent<'e>: WarpgroupMma<K::Config> + Reduce<K::Config>,
     {
         for given in launches {
-            let args = given.args;
-            let roles = roles(K::Config::CONSUMERS);
-            let launch = KernelLaunch::new(
-                Rank(given.rank as u32),
-                given.num_ctas,
-                K::Config::SMEM,
-                roles,
-                move |agent, at, role| match role {
-                    Role::Consumer(consumer) => K::consumer(agent, &args, at, consumer),
-                    _ => K::mover(agent, &args, at, role),
-                },
-            )
-            .with_setup(|agent| K::setup(agent))
-            .with_leave(move |agent, at, _| K::leave(agent, &args, at))
-            .with_maps(given.maps.map(|map| map.map(emulated)))
-            .with_watchdog(*args.watchdog());
-            self.emulation.borrow_mut().launch(launch).map_err(failed)?;
+            let (args, rank, plant) = (given.args, Rank(given.rank as u32), self.plant);
+            let call = self.calls[given.rank].replace(self.calls[given.rank].get() + 1);
+            if plant.is_some_and(|p| p.keeps_away(rank, call)) {
+                continue;
+            }
+            let plan = K::Config::SMEM;
+            let body = move |agent: &Agent, at, role| {
+                let m = Faulty::new(agent, plan, plant, call);
+                match role {
+                    Role::Consumer(consumer) => K::consumer(&m, &args, at, consumer),
+                    _ => K::mover(&m, &args, at, role),
+                }
+            };
+            let launch = KernelLaunch::new(rank, given.num_ctas, plan, roles(K::Config::CONSUMERS), body)
+                .with_setup(move |agent| K::setup(&Faulty::new(agent, plan, plant, call)))
+                .with_leave(move |agent, at, _| K::leave(&Faulty::new(agent, plan, plant, call), &args, at))
+                .with_maps(given.maps.map(|map| map.map(emulated)))
+                .with_watchdog(*args.watchdog());
+            self.emulation.borrow_mut().launch(launch)?;
         }
         Ok(())
     }
 
+    pub fn trace(&self) -> Option<Trace> {
+        self.emulation.borrow().trace()
+    }
+
+    pub fn stats(&self) -> RunStats {
+        self.emulation.borrow().stats()
+    }
+
     pub fn run(&self) -> Result<()> {
-        self.emulation.borrow_mut().run().map(drop).map_err(failed)
+        self.emulation.borrow_mut().run()?;
+        Ok(())
     }
 
     pub fn fault_record(&self, rank: usize) -> GlobalAddr {
@@ -134,12 +151,12 @@ impl EmulatedWorld {
 
     pub fn fault_records(&self) -> Result<Vec<FaultRecord>> {
         let emulation = self.emulation.borrow();
-        self.records.iter().map(|addr| emulation.fault_record(*addr).map_err(failed)).collect()
+        self.records.iter().map(|addr| Ok(emulation.fault_record(*addr)?)).collect()
     }
 
     pub fn clear_faults(&self) -> Result<()> {
         let mut emulation = self.emulation.borrow_mut();
-        self.records.iter().try_for_each(|addr| emulation.fill(*addr, size_of::<FaultRecord>(), 0)).map_err(failed)
+        Ok(self.records.iter().try_for_each(|addr| emulation.fill(*addr, size_of::<FaultRecord>(), 0))?)
     }
 }
 

@@ -12,18 +12,16 @@ mod tensor;
 
 use std::rc::Rc;
 
+use crate::emulator::{RunStats, Trace};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::kernels::entries::Entry;
 use crate::kernels::kernels::Kernel;
-use crate::kernels::machine::{Reduce, WarpgroupMma};
-
 use crate::kernels::shape::GlobalAddr;
 use crate::plan::{RankLaunch, check};
 
 pub use emulated::EmulatedOptions;
 
-use crate::emulator::Agent;
 pub use tensor::Tensor;
 
 /// A stream of any framework, as its driver handle (`CUstream`). On the emulator there are none.
@@ -150,6 +148,22 @@ impl World {
         matches!(&*self.machine, Machine::Gpu(_))
     }
 
+    /// Events of the emulated machine so far; `None` on GPUs, and unless the options asked for a trace.
+    pub fn emulated_trace(&self) -> Option<Trace> {
+        match &*self.machine {
+            Machine::Emulated(world) => world.trace(),
+            Machine::Gpu(_) => None,
+        }
+    }
+
+    /// What the emulated machine did so far; `None` on GPUs.
+    pub fn emulated_stats(&self) -> Option<RunStats> {
+        match &*self.machine {
+            Machine::Emulated(world) => Some(world.stats()),
+            Machine::Gpu(_) => None,
+        }
+    }
+
     /// The stream on which `rank`'s own calls run; `None` on the emulator.
     pub fn stream(&self, rank: usize) -> Option<RawStream> {
         match &*self.machine {
@@ -221,7 +235,6 @@ impl World {
     ) -> Result<()>
     where
         K::Args: 'static,
-        for<'e> Agent<'e>: WarpgroupMma<K::Config> + Reduce<K::Config>,
     {
         match &*self.machine {
             Machine::Emulated(world) => world.launch::<K>(launches),

@@ -1,0 +1,72 @@
+//! What consumers do, with a fault or without.
+
+use super::super::mma::{Accumulator, Panel};
+use super::{Effect, Faulty, Op};
+use crate::kernels::config::TileConfig;
+use crate::kernels::machine::{Reduce, ReduceJob, WarpgroupMma};
+use crate::kernels::shape::SmemAddr;
+
+impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
+    type Acc = Accumulator;
+    type Panel = Panel;
+
+    fn zero_acc(&self) -> Accumulator {
+        WarpgroupMma::<C>::zero_acc(self.agent)
+    }
+
+    fn issue_mma(&self, acc: &mut Accumulator, a: SmemAddr, b: SmemAddr, accumulate: bool) {
+        if let Some(Effect::Early(barrier)) = self.strike(Op::IssueMma) {
+            self.arrive_early(barrier, a);
+        }
+        WarpgroupMma::<C>::issue_mma(self.agent, acc, a, b, accumulate);
+    }
+
+    fn wait_mma<const PENDING: u32>(&self, acc: &mut Accumulator) {
+        if self.strike(Op::WaitMma(PENDING)).is_none() {
+            WarpgroupMma::<C>::wait_mma::<PENDING>(self.agent, acc);
+        }
+    }
+
+    fn zero_panel(&self) -> Panel {
+        WarpgroupMma::<C>::zero_panel(self.agent)
+    }
+
+    fn panel<const P: u32>(&self, acc: &Accumulator) -> Panel {
+        WarpgroupMma::<C>::panel::<P>(self.agent, acc)
+    }
+
+    fn round(&self, panel: Panel) -> Panel {
+        WarpgroupMma::<C>::round(self.agent, panel)
+    }
+
+    fn add(&self, left: Panel, right: &Panel) -> Panel {
+        WarpgroupMma::<C>::add(self.agent, left, right)
+    }
+
+    fn load_panel(&self, src: SmemAddr, rows: u32) -> Panel {
+        if let Some(Effect::Early(barrier)) = self.strike(Op::LoadPanel) {
+            self.arrive_early(barrier, src);
+        }
+        WarpgroupMma::<C>::load_panel(self.agent, src, rows)
+    }
+
+    fn store_panel(&self, dst: SmemAddr, panel: &Panel) {
+        let op = if self.reduces.get() { Op::StoreResult } else { Op::StorePanel };
+        if let Some(Effect::Early(barrier)) = self.strike(op) {
+            self.arrive_early(barrier, dst);
+        }
+        WarpgroupMma::<C>::store_panel(self.agent, dst, panel);
+    }
+}
+
+impl<C: TileConfig> Reduce<C> for Faulty<'_> {
+    fn reduce(&self, job: &ReduceJob) {
+        match self.strike(Op::Reduce) {
+            Some(Effect::More) => {
+                let columns_of_16_bytes = 16 / C::OUT.bytes();
+                Reduce::<C>::reduce(self.agent, &ReduceJob { cols: job.cols + columns_of_16_bytes, ..*job });
+            }
+            _ => Reduce::<C>::reduce(self.agent, job),
+        }
+    }
+}

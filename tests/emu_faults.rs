@@ -1,0 +1,112 @@
+//! Waits that pass their deadline: the call ends in a fault that says who waited for what, every rank leaves, and after
+//! recovery the next call gives the same bits.
+//!
+//! What is lost is lost in the machine that the kernels run on, in the first call only: a plant in the world's options.
+//! The plan knows nothing of it, so recovery is tested as a user does it.
+
+mod suite;
+
+use std::time::Duration;
+
+use half::bf16;
+use suite::{Case, Operands, WAYS};
+use tilewire::emulator::{EmulatorOptions, Fault, Plant};
+use tilewire::kernels::abi::{Placement, Transport};
+use tilewire::ops::GemmReduceScatter;
+use tilewire::world::EmulatedOptions;
+use tilewire::{Error, World};
+
+fn world(ranks: usize, seed: u64, plant: Option<Plant>) -> World {
+    let emulator = EmulatorOptions { deadlock_is_fault: true, ..EmulatorOptions::with_seed(seed) };
+    World::emulated_with(ranks, EmulatedOptions { ctas_per_rank: 3, emulator, plant }).unwrap()
+}
+
+fn plan(world: &World, case: &Case) -> GemmReduceScatter {
+    GemmReduceScatter::builder(world)
+        .shape(case.m, case.n, case.k)
+        .transport(case.transport)
+        .placement(case.placement)
+        .sm_margin(case.sm_margin)
+        .deadline(Duration::from_millis(1))
+        .build()
+        .unwrap()
+}
+
+/// The words of the fault with which the first call ends; the calls after it must give the bits of a world without fault.
+fn fault_and_recovery(case: &Case, ranks: usize, seed: u64, plant: Plant) -> String {
+    let sound = world(ranks, seed, None);
+    let operands = Operands::<bf16>::new(&sound, case, suite::uniform).unwrap();
+    let bits = |d: Vec<tilewire::matrix::Matrix<bf16>>| -> Vec<Vec<u16>> {
+        d.iter().map(|d| d.data().iter().map(|x| x.to_bits()).collect()).collect()
+    };
+    let expected = bits(suite::run::<bf16, bf16>(&sound, &plan(&sound, case), case, &operands).unwrap());
+
+    let faulty = world(ranks, seed, Some(plant.in_call(0)));
+    let operands = Operands::<bf16>::new(&faulty, case, suite::uniform).unwrap();
+    let plan = plan(&faulty, case);
+    let fault = match suite::run::<bf16, bf16>(&faulty, &plan, case, &operands) {
+        Err(Error::Fault(fault)) => fault.to_string(),
+        other => panic!("{plant:?}, seed {seed}: {other:?}"),
+    };
+    let refused = suite::run::<bf16, bf16>(&faulty, &plan, case, &operands).unwrap_err().to_string();
+    assert!(refused.contains("recover()"), "{refused}");
+    plan.recover().unwrap();
+    for call in 0..4 {
+        let d = suite::run::<bf16, bf16>(&faulty, &plan, case, &operands);
+        let d = d.unwrap_or_else(|e| panic!("{plant:?}, seed {seed}, call {call} after recovery: {e}"));
+        assert_eq!(bits(d), expected, "{plant:?}, seed {seed}, call {call} after recovery");
+    }
+    fault
+}
+
+#[test]
+fn a_rank_that_never_comes_ends_in_a_fault_of_those_that_wait_for_it() {
+    for (transport, placement, margin) in WAYS {
+        for seed in 0..4 {
+            let case = Case::new(140, 72, 72).over(transport, placement, margin);
+            let fault = fault_and_recovery(&case, 2, seed, Plant::new(Fault::AbsentRank).on_rank(1));
+            // Where partials are added in the epilogue, the consumer and the storer wait behind the loader: whichever of
+            // the three has waited longest reports.
+            let chain: &[&str] = match placement {
+                Placement::Partition => &["rank 1's partial of tile 0: epoch 1, seen 0"],
+                Placement::Epilogue => &["rank 1's partial of tile 0: epoch 1, seen 0", "PartialFull", "ResultFull"],
+            };
+            let names_the_wait = fault.contains("rank 0, CTA") && chain.iter().any(|wait| fault.contains(wait));
+            assert!(names_the_wait, "{transport:?} {placement:?} {margin}, seed {seed}: {fault}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_signal_or_arrival_ends_in_a_fault_that_names_the_wait() {
+    let push = Case::new(300, 136, 264);
+    let partition = push.over(Transport::Push, Placement::Partition, 1);
+    let staged = push.over(Transport::Staged, Placement::Partition, 1);
+    let mainloop: &[&str] =
+        &["StageFull", "StageEmpty", "PanelFull", "Handover", "PartialFull", "ResultFull", "partial of tile"];
+    // Roles wait behind each other; each of those that the loss holds up may be the first whose deadline passes.
+    let lost: [(_, _, &[&str]); 7] = [
+        (partition, Fault::LostSignal, &["partial of tile"]),
+        (push, Fault::LostSignal, &["partial of tile", "PartialFull", "ResultFull"]),
+        (push, Fault::DroppedCopy, mainloop),
+        (push, Fault::LostArrive, mainloop),
+        (push, Fault::LostPanelCommit, &["PanelFull", "PanelEmpty", "PartialFull", "ResultFull", "partial of tile"]),
+        (push, Fault::DroppedPartial, &["PartialFull", "ResultFull", "PartialEmpty"]),
+        (staged, Fault::LostStagedSignal, &["to be staged", "StageFull", "partial of tile"]),
+    ];
+    for (case, fault, chain) in lost {
+        for seed in 0..4 {
+            let text = fault_and_recovery(&case, 2, seed, Plant::new(fault).on_rank(0));
+            let names_the_wait = chain.iter().any(|wait| text.contains(wait));
+            assert!(names_the_wait && text.contains(", CTA "), "{fault}, seed {seed}: {text}");
+        }
+    }
+}
+
+#[test]
+fn many_ranks_recover_together() {
+    for ranks in [3, 5, 8] {
+        let case = Case::new(200, 72, 40);
+        fault_and_recovery(&case, ranks, 1, Plant::new(Fault::AbsentRank).on_rank(2));
+    }
+}
