@@ -36,7 +36,6 @@ pub struct EmulatedWorld {
     emulation: RefCell<Emulation>,
     ranks: usize,
     ctas: u32,
-    records: Vec<GlobalAddr>,
 }
 
 impl std::fmt::Debug for EmulatedWorld {
@@ -54,13 +53,8 @@ impl EmulatedWorld {
         if options.ctas_per_rank == 0 {
             return Err(Error::argument("ctas_per_rank", 0, "a rank needs at least 1 CTA to compute"));
         }
-        let mut emulation = Emulation::new(options.emulator);
-        let records = (0..ranks)
-            .map(|rank| emulation.alloc(Rank(rank as u32), size_of::<FaultRecord>(), "fault record"))
-            .collect();
-        let world = Self { emulation: RefCell::new(emulation), ranks, ctas: options.ctas_per_rank, records };
-        world.clear_faults()?;
-        Ok(world)
+        let emulation = RefCell::new(Emulation::new(options.emulator));
+        Ok(Self { emulation, ranks, ctas: options.ctas_per_rank })
     }
 
     pub fn size(&self) -> usize {
@@ -128,18 +122,24 @@ impl EmulatedWorld {
         self.emulation.borrow_mut().run().map(drop).map_err(failed)
     }
 
-    pub fn fault_record(&self, rank: usize) -> GlobalAddr {
-        self.records[rank]
-    }
-
-    pub fn fault_records(&self) -> Result<Vec<FaultRecord>> {
-        let emulation = self.emulation.borrow();
-        self.records.iter().map(|addr| emulation.fault_record(*addr).map_err(failed)).collect()
-    }
-
-    pub fn clear_faults(&self) -> Result<()> {
+    pub fn new_records(&self) -> Result<Vec<GlobalAddr>> {
+        let bytes = size_of::<FaultRecord>();
         let mut emulation = self.emulation.borrow_mut();
-        self.records.iter().try_for_each(|addr| emulation.fill(*addr, size_of::<FaultRecord>(), 0)).map_err(failed)
+        let records: Vec<_> =
+            (0..self.ranks).map(|rank| emulation.alloc(Rank(rank as u32), bytes, "fault record")).collect();
+        drop(emulation);
+        self.clear_records(&records)?;
+        Ok(records)
+    }
+
+    pub fn read_records(&self, records: &[GlobalAddr]) -> Result<Vec<FaultRecord>> {
+        let emulation = self.emulation.borrow();
+        records.iter().map(|addr| emulation.fault_record(*addr).map_err(failed)).collect()
+    }
+
+    pub fn clear_records(&self, records: &[GlobalAddr]) -> Result<()> {
+        let mut emulation = self.emulation.borrow_mut();
+        records.iter().try_for_each(|addr| emulation.fill(*addr, size_of::<FaultRecord>(), 0)).map_err(failed)
     }
 }
 
