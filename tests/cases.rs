@@ -151,6 +151,15 @@ fn a_row_has_the_same_bits_at_any_position_and_m() -> TestResult {
     arguments::a_row_has_the_same_bits_at_any_position_and_m(&world(3), 72, 136)
 }
 
+/// No wait can be as short as one plan's deadline: its call always faults.
+#[test]
+fn a_fault_belongs_to_the_plan_that_had_it() -> TestResult {
+    let mut emulator = EmulatorOptions::with_seed(1);
+    emulator.deadlock_is_fault = true;
+    let world = World::emulated_with(2, EmulatedOptions { ctas_per_rank: 4, emulator }).unwrap();
+    arguments::a_fault_belongs_to_the_plan_that_had_it(&world)
+}
+
 #[test]
 fn a_thousand_calls_need_no_reset() -> TestResult {
     suite::many_calls_give_the_same_bits(&world(2), &Case::new(10, 8, 8), 1000)

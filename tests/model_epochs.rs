@@ -11,7 +11,7 @@ use model_machine::{Agent, Cta, Mutant, Problem, check, d_panel};
 use std::sync::Arc;
 use tilewire_kernels::abi::{Placement, Transport};
 use tilewire_kernels::comm::route::chunk_of;
-use tilewire_kernels::config::{PANEL_BYTES, Tile, TileConfig};
+use tilewire_kernels::config::{PANEL_BUFS, PANEL_BYTES, Tile, TileConfig};
 use tilewire_kernels::kernels::{Kernel, gemm_reduce_scatter::GemmReduceScatter};
 use tilewire_kernels::shape::{CtaPosition, Rank, Role};
 
@@ -32,7 +32,7 @@ fn calls(m: Agent<Config>, problem: Problem, rank: Rank) {
     let args = problem.args::<Config>(rank);
     let owns_rows = chunk_of(problem.m, problem.world, rank).rows > 0;
     for call in 0..CALLS {
-        let buffers = m.cta.panels(Config::SMEM.panel(0, 0), 2 * PANEL_BYTES);
+        let buffers = m.cta.panels(Config::SMEM.panel(0, 0), PANEL_BUFS * PANEL_BYTES);
         buffers.iter().for_each(|buffer| buffer.write(partial(rank, call)));
         let storer = m.also(Role::Storer);
         GemmRs::mover(&storer, &args, AT, Role::Storer).expect("nothing aborts");

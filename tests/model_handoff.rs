@@ -12,8 +12,8 @@ use tilewire_kernels::machine::{BulkCopy, WarpgroupMma};
 use tilewire_kernels::pipeline::state::PipelineState;
 use tilewire_kernels::shape::{GlobalAddr, Role};
 
-/// Two panels a tile and two tiles: each of the two buffers is used twice.
-const TILES: u32 = 2;
+/// Two panels a tile and four tiles: each of the four buffers is used twice.
+const TILES: u32 = 4;
 
 type OneConsumer = Tile<64, 128, 2>;
 type TwoConsumers = Tile<128, 64, 2>;

@@ -131,6 +131,9 @@ fn beside(gpu: &Gpu) -> TestResult {
             first.launch(None).map_err(text)?;
             std::thread::sleep(DEADLINE * 2);
             gate.open(turn);
+            world.synchronize().map_err(text)?;
+            expect_eq("bits of the other plan before recovery", second.call()? == also_right, true)?;
+            second.plan.recover().map_err(text)?;
             fault_of(first.plan.finish())?;
             first.plan.recover().map_err(text)?;
             expect_eq("bits of the other plan", second.call()? == also_right, true)?;

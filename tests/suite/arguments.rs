@@ -1,7 +1,9 @@
 //! Arguments of calls: what is refused and how, and what must not change the result.
 
+use std::time::Duration;
+
 use half::{bf16, f16};
-use tilewire::ops::{Gemm, RankMatrices};
+use tilewire::ops::{Gemm, GemmReduceScatter, RankMatrices};
 use tilewire::plan::MatrixArg;
 use tilewire::reference::chunks_of;
 use tilewire::world::{Tensor, World};
@@ -230,6 +232,36 @@ pub fn a_transposed_view_is_a_layout(world: &World, m: usize, n: usize, k: usize
         if of(layout).map_err(|e| format!("{layout}: {e}"))? != nt {
             return Err(format!("{layout} on transposed operands gives other bits than nt"));
         }
+    }
+    Ok(())
+}
+
+/// A plan that faulted says so, whatever other plans of its world did since; they neither report its fault nor erase it.
+/// The deadline of the one is shorter than any wait.
+pub fn a_fault_belongs_to_the_plan_that_had_it(world: &World) -> TestResult {
+    let case = Case::new(64 * world.size() + 128, 64, 64);
+    let build = |deadline| {
+        let builder = GemmReduceScatter::builder(world).shape(case.m, case.n, case.k);
+        builder.deadline(Duration::from_nanos(deadline)).build().map_err(|e| e.to_string())
+    };
+    let (hasty, patient) = (build(1)?, build(1_000_000_000)?);
+    let operands = Operands::<bf16>::new(world, &case, uniform).map_err(|e| e.to_string())?;
+    let call = |plan: &GemmReduceScatter| run::<bf16, bf16>(world, plan, &case, &operands);
+    for _ in 0..2 {
+        match call(&hasty) {
+            Err(Error::Fault(_)) => {}
+            other => return Err(format!("a deadline of 1 ns gave {:?}", other.map(drop))),
+        }
+        let d = call(&patient).map_err(|e| format!("the other plan: {e}"))?;
+        check(&case, &operands, &d)?;
+        patient.recover().map_err(|e| e.to_string())?;
+        match hasty.check() {
+            Err(Error::Fault(_)) => {}
+            other => return Err(format!("after the other plan recovered, the fault was {other:?}")),
+        }
+        expect_error(call(&hasty), &["plan is faulted", "recover()"])?;
+        hasty.recover().map_err(|e| e.to_string())?;
+        hasty.check().map_err(|e| format!("after recovery: {e}"))?;
     }
     Ok(())
 }

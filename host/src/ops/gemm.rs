@@ -10,7 +10,7 @@ use crate::kernels::kernels::gemm::Gemm as Kernel;
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
 use crate::plan::variant::{VariantFacts, with_config};
 use crate::plan::{RankLaunch, Variant, check};
-use crate::world::{RawStream, SymmetricBuffer, Tensor, World};
+use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
 /// Builds a [`Gemm`].
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub struct Gemm {
     raster_group: u32,
     deadline_ns: u64,
     words: SymmetricBuffer,
+    // Dropped after the words, whose drop waits for the kernels that may still write here.
+    records: FaultRecords,
 }
 
 /// Bytes of protocol words of a plain GEMM: abort at 0, claim at 4.
@@ -108,6 +110,7 @@ impl GemmBuilder<'_> {
             sm_margin: self.sm_margin,
             raster_group: self.raster_group,
             deadline_ns: u64::try_from(self.deadline.as_nanos()).unwrap_or(u64::MAX),
+            records: world.fault_records()?,
             world,
             words,
         })
@@ -143,10 +146,10 @@ impl Gemm {
         // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
         unsafe { self.launch(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, None)? };
         self.world.synchronize()?;
-        match self.world.fault("gemm")? {
+        match self.world.fault("gemm", &self.records)? {
             None => Ok(()),
             Some(fault) => {
-                self.world.clear_faults()?;
+                self.world.clear_faults(&self.records)?;
                 self.world.write(self.rank, self.words.base(self.rank), &[0; WORDS_BYTES as usize])?;
                 Err(Error::Fault(Box::new(fault)))
             }
@@ -174,7 +177,7 @@ impl Gemm {
             deadline_ns: self.deadline_ns,
             abort: base,
             claim: base.plus(4),
-            record: self.world.fault_record(rank),
+            record: self.records.addr(rank),
             rank: rank as u32,
             world: 1,
             peer_aborts,

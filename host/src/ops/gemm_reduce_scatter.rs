@@ -16,7 +16,7 @@ use crate::kernels::shape::{GlobalAddr, MAX_WORLD, Rank};
 use crate::plan::operand::{MapSpec, MatrixArg, MatrixRole};
 use crate::plan::variant::{TileShape, VariantFacts, with_config};
 use crate::plan::{RankLaunch, Variant, check};
-use crate::world::{RawStream, SymmetricBuffer, Tensor, World};
+use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
 /// What an op does when its waits take longer than this, unless told otherwise.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
@@ -72,6 +72,8 @@ pub struct GemmReduceScatter {
     world: World,
     options: Options,
     workspace: SymmetricBuffer,
+    // Dropped after the workspace, whose drop waits for the kernels that may still write here.
+    records: FaultRecords,
     needs_recovery: std::cell::Cell<bool>,
 }
 
@@ -224,7 +226,8 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         }
         let bytes = layout(&options, world_size, GlobalAddr(0)).bytes(self.transport);
         let workspace = world.symmetric(bytes)?;
-        let plan = GemmReduceScatter { world, options, workspace, needs_recovery: false.into() };
+        let records = world.fault_records()?;
+        let plan = GemmReduceScatter { world, options, workspace, records, needs_recovery: false.into() };
         plan.reset()?;
         Ok(plan)
     }
@@ -440,7 +443,7 @@ impl GemmReduceScatter {
             deadline_ns: self.options.deadline_ns,
             abort: of(rank).abort(),
             claim: of(rank).claim(),
-            record: self.world.fault_record(rank),
+            record: self.records.addr(rank),
             rank: rank as u32,
             world: world as u32,
             peer_aborts,
@@ -461,7 +464,7 @@ impl GemmReduceScatter {
     /// # Errors
     /// [`Error::Fault`] with who waited for what.
     pub fn check(&self) -> Result<()> {
-        match self.world.fault("gemm_reduce_scatter")? {
+        match self.world.fault("gemm_reduce_scatter", &self.records)? {
             None => Ok(()),
             Some(fault) => {
                 self.needs_recovery.set(true);
@@ -477,7 +480,7 @@ impl GemmReduceScatter {
     /// [`Error::Driver`] if the GPU does not answer any more.
     pub fn recover(&self) -> Result<()> {
         self.world.synchronize()?;
-        self.world.clear_faults()?;
+        self.world.clear_faults(&self.records)?;
         self.reset()?;
         self.needs_recovery.set(false);
         Ok(())

@@ -37,7 +37,6 @@ pub struct EmulatedWorld {
     emulation: RefCell<Emulation>,
     ranks: usize,
     ctas: u32,
-    records: Vec<GlobalAddr>,
     plant: Option<Plant>,
     /// Launches of each rank so far.
     calls: Vec<Cell<usize>>,
@@ -54,20 +53,13 @@ impl EmulatedWorld {
         if options.ctas_per_rank == 0 {
             return Err(Error::argument("ctas_per_rank", 0, "a rank needs at least 1 CTA to compute"));
         }
-        let mut emulation = Emulation::new(options.emulator);
-        let records = (0..ranks)
-            .map(|rank| emulation.alloc(Rank(rank as u32), size_of::<FaultRecord>(), "fault record"))
-            .collect();
-        let world = Self {
-            emulation: RefCell::new(emulation),
+        Ok(Self {
+            emulation: RefCell::new(Emulation::new(options.emulator)),
             ranks,
             ctas: options.ctas_per_rank,
-            records,
             plant: options.plant,
             calls: vec![Cell::new(0); ranks],
-        };
-        world.clear_faults()?;
-        Ok(world)
+        })
     }
 
     pub fn size(&self) -> usize {
@@ -145,18 +137,24 @@ impl EmulatedWorld {
         Ok(())
     }
 
-    pub fn fault_record(&self, rank: usize) -> GlobalAddr {
-        self.records[rank]
-    }
-
-    pub fn fault_records(&self) -> Result<Vec<FaultRecord>> {
-        let emulation = self.emulation.borrow();
-        self.records.iter().map(|addr| Ok(emulation.fault_record(*addr)?)).collect()
-    }
-
-    pub fn clear_faults(&self) -> Result<()> {
+    pub fn new_records(&self) -> Result<Vec<GlobalAddr>> {
+        let bytes = size_of::<FaultRecord>();
         let mut emulation = self.emulation.borrow_mut();
-        Ok(self.records.iter().try_for_each(|addr| emulation.fill(*addr, size_of::<FaultRecord>(), 0))?)
+        let records: Vec<_> =
+            (0..self.ranks).map(|rank| emulation.alloc(Rank(rank as u32), bytes, "fault record")).collect();
+        drop(emulation);
+        self.clear_records(&records)?;
+        Ok(records)
+    }
+
+    pub fn read_records(&self, records: &[GlobalAddr]) -> Result<Vec<FaultRecord>> {
+        let emulation = self.emulation.borrow();
+        records.iter().map(|addr| emulation.fault_record(*addr).map_err(Error::from)).collect()
+    }
+
+    pub fn clear_records(&self, records: &[GlobalAddr]) -> Result<()> {
+        let mut emulation = self.emulation.borrow_mut();
+        records.iter().try_for_each(|addr| emulation.fill(*addr, size_of::<FaultRecord>(), 0)).map_err(Error::from)
     }
 }
 

@@ -31,7 +31,6 @@ struct GpuRank {
     gpu: usize,
     /// SMs of the rank.
     ctas: u32,
-    fault: MappedHost<FaultRecord>,
 }
 
 /// Device memory of one rank.
@@ -91,8 +90,7 @@ impl GpuWorld {
         for at in &places {
             let sharers = places.iter().filter(|p| *p == at).count() as u32;
             let ctas = gpus[*at].sm_count() / sharers;
-            let fault = MappedHost::new(&gpus[*at], FaultRecord::default())?;
-            ranks.push(GpuRank { gpu: *at, ctas, fault });
+            ranks.push(GpuRank { gpu: *at, ctas });
             streams.push(Stream::new(&gpus[*at])?);
         }
         Ok(Self { ranks, gpus, streams: Rc::new(streams), loaded: RefCell::default() })
@@ -211,18 +209,8 @@ impl GpuWorld {
         self.streams.iter().try_for_each(Stream::synchronize)
     }
 
-    pub fn fault_record(&self, rank: usize) -> GlobalAddr {
-        self.ranks[rank].fault.addr()
-    }
-
-    pub fn fault_records(&self) -> Vec<FaultRecord> {
-        self.ranks.iter().map(|r| r.fault.read()).collect()
-    }
-
-    pub fn clear_faults(&self) {
-        for rank in &self.ranks {
-            rank.fault.write(FaultRecord::default());
-        }
+    pub fn new_records(&self) -> Result<Vec<MappedHost<FaultRecord>>> {
+        self.ranks.iter().map(|rank| MappedHost::new(&self.gpus[rank.gpu], FaultRecord::default())).collect()
     }
 }
 

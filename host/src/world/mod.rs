@@ -12,9 +12,11 @@ mod tensor;
 
 use std::rc::Rc;
 
+use crate::driver::MappedHost;
 use crate::emulator::{RunStats, Trace};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
+use crate::kernels::abi::FaultRecord;
 use crate::kernels::entries::Entry;
 use crate::kernels::kernels::Kernel;
 use crate::kernels::shape::GlobalAddr;
@@ -78,6 +80,24 @@ impl SymmetricBuffer {
     /// Address of `rank`'s part.
     pub fn base(&self, rank: usize) -> GlobalAddr {
         self.buffers[rank].addr()
+    }
+}
+
+/// Fault records of one plan, one for each rank: a plan's own, so that no other plan takes its fault for its own or
+/// erases it.
+#[derive(Debug)]
+pub(crate) enum FaultRecords {
+    Emulated(Vec<GlobalAddr>),
+    Gpu(Vec<MappedHost<FaultRecord>>),
+}
+
+impl FaultRecords {
+    /// Address of `rank`'s record.
+    pub(crate) fn addr(&self, rank: usize) -> GlobalAddr {
+        match self {
+            Self::Emulated(records) => records[rank],
+            Self::Gpu(records) => records[rank].addr(),
+        }
     }
 }
 
@@ -254,33 +274,33 @@ impl World {
         }
     }
 
-    /// Address of `rank`'s fault record.
-    pub(crate) fn fault_record(&self, rank: usize) -> GlobalAddr {
-        match &*self.machine {
-            Machine::Emulated(world) => world.fault_record(rank),
-            Machine::Gpu(world) => world.fault_record(rank),
-        }
+    /// New fault records, empty.
+    pub(crate) fn fault_records(&self) -> Result<FaultRecords> {
+        Ok(match &*self.machine {
+            Machine::Emulated(world) => FaultRecords::Emulated(world.new_records()?),
+            Machine::Gpu(world) => FaultRecords::Gpu(world.new_records()?),
+        })
     }
 
     /// The first fault that any rank recorded: the one that waited longest.
-    pub(crate) fn fault(&self, op: &'static str) -> Result<Option<Fault>> {
-        let records = match &*self.machine {
-            Machine::Emulated(world) => world.fault_records()?,
-            Machine::Gpu(world) => world.fault_records(),
+    pub(crate) fn fault(&self, op: &'static str, records: &FaultRecords) -> Result<Option<Fault>> {
+        let records = match (&*self.machine, records) {
+            (Machine::Emulated(world), FaultRecords::Emulated(records)) => world.read_records(records)?,
+            (_, FaultRecords::Gpu(records)) => records.iter().map(MappedHost::read).collect(),
+            (Machine::Gpu(_), FaultRecords::Emulated(_)) => Vec::new(),
         };
         let worst = records.into_iter().filter(|r| r.state != 0).max_by_key(|r| r.elapsed_ns);
         Ok(worst.map(|record| Fault { op, record: Some(record) }))
     }
 
-    /// Erases every rank's fault record.
-    pub(crate) fn clear_faults(&self) -> Result<()> {
-        match &*self.machine {
-            Machine::Emulated(world) => world.clear_faults(),
-            Machine::Gpu(world) => {
-                world.clear_faults();
-                Ok(())
-            }
+    /// Empties the records.
+    pub(crate) fn clear_faults(&self, records: &FaultRecords) -> Result<()> {
+        match (&*self.machine, records) {
+            (Machine::Emulated(world), FaultRecords::Emulated(records)) => world.clear_records(records)?,
+            (_, FaultRecords::Gpu(records)) => records.iter().for_each(|r| r.write(FaultRecord::default())),
+            (Machine::Gpu(_), FaultRecords::Emulated(_)) => {}
         }
+        Ok(())
     }
 
     fn check_rank(&self, rank: usize) -> Result<()> {
