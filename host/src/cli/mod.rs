@@ -3,7 +3,7 @@
 mod demo;
 mod job;
 mod options;
-mod table;
+pub mod table;
 mod validate;
 
 use std::process::ExitCode;
