@@ -98,12 +98,15 @@ def measure(rank, world, rounds):
 
 
 def worker(rank, world, rounds, port, out):
+    from datetime import timedelta
+
     import torch
     import torch.distributed as dist
 
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", rank=rank, world_size=world, device_id=torch.device("cuda", rank))
+    dist.init_process_group("nccl", rank=rank, world_size=world, timeout=timedelta(seconds=120),
+                            device_id=torch.device("cuda", rank))
     try:
         rows = measure(rank, world, rounds)
         if rank == 0:

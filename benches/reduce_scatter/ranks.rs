@@ -1,5 +1,8 @@
 //! The ranks, what they run on, and their operands.
 
+use std::rc::Rc;
+
+use tilewire::driver::nccl::Communicators;
 use tilewire::driver::{Gpu, Stream};
 use tilewire::measure::num_sets;
 use tilewire::ops::RankMatrices;
@@ -16,6 +19,8 @@ pub struct Ranks {
     pub gpus: Vec<Gpu>,
     /// Every rank's stream.
     pub streams: Vec<Stream>,
+    /// NCCL over the GPUs, where there are several and NCCL is there. Made once: connecting takes a second.
+    pub nccl: Option<Rc<Communicators>>,
 }
 
 impl Ranks {
@@ -25,8 +30,14 @@ impl Ranks {
             [gpu] => World::virtual_ranks(gpu.ordinal(), virtual_ranks)?,
             several => World::local(&several.iter().map(Gpu::ordinal).collect::<Vec<_>>())?,
         };
-        let mut ranks = Self { world, gpus: gpus.to_vec(), streams: Vec::new() };
+        let mut ranks = Self { world, gpus: gpus.to_vec(), streams: Vec::new(), nccl: None };
         ranks.streams = (0..ranks.size()).map(|r| stream_of(&ranks.world, r, ranks.gpu(r))).collect::<Result<_>>()?;
+        if ranks.is_real() {
+            match Communicators::new(gpus) {
+                Ok(communicators) => ranks.nccl = Some(Rc::new(communicators)),
+                Err(error) => println!("{error}: nothing is compared with NCCL"),
+            }
+        }
         Ok(ranks)
     }
 
