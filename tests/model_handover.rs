@@ -102,9 +102,9 @@ fn a_hand_over_without_the_storers_last_reads_races() {
 #[test]
 #[should_panic(expected = "Causality violation: Concurrent write accesses")]
 fn a_loader_that_does_not_wait_for_the_hand_over_races() {
-    // After four panels of other tiles the buffers' parities are those of fresh barriers.
+    // After eight panels of other tiles the buffers' parities are those of fresh barriers.
     let mutant = Mutant::NoWait(Role::Loader, "handover");
-    model::<Narrow>("hand-over, mutant", 2, 3, 128, Timing::Early, Some(mutant));
+    model::<Narrow>("hand-over, mutant", 2, 3, 256, Timing::Early, Some(mutant));
 }
 
 #[test]
@@ -124,7 +124,9 @@ fn a_result_committed_without_a_release_races() {
 #[test]
 #[should_panic(expected = "Causality violation: Concurrent write accesses")]
 fn a_buffer_returned_to_the_loader_without_a_release_races() {
-    mutant(Mutant::RelaxedArrive("partial_empty"));
+    // Five own panels: the first of the four buffers is used again.
+    let mutant = Mutant::RelaxedArrive("partial_empty");
+    model::<Narrow>("hand-over, mutant", 2, 2, 320, Timing::Early, Some(mutant));
 }
 
 #[test]

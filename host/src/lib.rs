@@ -8,6 +8,7 @@ pub mod emulator;
 pub mod error;
 pub mod fault;
 pub mod matrix;
+pub mod measure;
 pub mod model;
 pub mod mutants;
 pub mod ops;

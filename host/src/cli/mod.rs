@@ -4,7 +4,7 @@ mod demo;
 mod emulate;
 mod job;
 mod options;
-mod table;
+pub mod table;
 mod validate;
 
 use std::process::ExitCode;

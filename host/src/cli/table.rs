@@ -3,6 +3,7 @@
 use std::fmt;
 
 /// A table that prints itself.
+#[derive(Clone, Debug)]
 pub struct Table {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -17,6 +18,16 @@ impl Table {
     /// Adds a row.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// The table as CSV: header and rows, cells quoted where they need it.
+    pub fn to_csv(&self) -> String {
+        let quoted = |cell: &String| match cell.contains([',', '"', '\n']) {
+            true => format!("\"{}\"", cell.replace('"', "\"\"")),
+            false => cell.clone(),
+        };
+        let line = |cells: &Vec<String>| cells.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n";
+        std::iter::once(&self.header).chain(&self.rows).map(line).collect()
     }
 }
 
@@ -46,5 +57,12 @@ mod tests {
         let mut table = Table::new(["a", "shape"]);
         table.row(["long cell", "×"]);
         assert_eq!(table.to_string(), "a          shape\n---------  -----\nlong cell  ×\n");
+    }
+
+    #[test]
+    fn csv_quotes_what_would_split_a_cell() {
+        let mut table = Table::new(["a", "b,c"]);
+        table.row(["1", "say \"x\""]);
+        assert_eq!(table.to_csv(), "a,\"b,c\"\n1,\"say \"\"x\"\"\"\n");
     }
 }

@@ -1,0 +1,159 @@
+//! The fused op, in every way that its tiles can take.
+
+use std::time::Duration;
+
+use half::bf16;
+use tilewire::compare::{GemmNumerics, Tolerance, compare_bits, compare_placed};
+use tilewire::kernels::abi::{Placement, Transport};
+use tilewire::kernels::config::Element;
+use tilewire::matrix::Matrix;
+use tilewire::measure::Candidate;
+use tilewire::ops::{GemmReduceScatter, RankMatrices};
+use tilewire::reference::sampled::{Sample, sampled_truth};
+use tilewire::{Layout, Result};
+
+use crate::ranks::{Ranks, matrices};
+use crate::support::operands::Operands;
+
+/// How tiles get to their owner and where they are added, with how many SMs, and how long a wait may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    pub transport: Transport,
+    pub placement: Placement,
+    pub sm_margin: u32,
+    pub deadline: Duration,
+}
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+impl Way {
+    fn new(transport: Transport, placement: Placement, sm_margin: u32) -> Self {
+        Self { transport, placement, sm_margin, deadline: DEADLINE }
+    }
+
+    fn fits(&self, ranks: &Ranks) -> bool {
+        (0..ranks.size()).all(|rank| self.sm_margin < ranks.world.ctas(rank) / 2)
+    }
+
+    /// The ways that every shape is measured in.
+    pub fn table(ranks: &Ranks) -> Vec<Self> {
+        use Placement::{Epilogue, Partition};
+        use Transport::{Push, Staged};
+        let mut ways = vec![Self::new(Push, Epilogue, 0), Self::new(Push, Partition, 0)];
+        ways.extend([4, 8, 16].map(|margin| Self::new(Push, Partition, margin)));
+        ways.extend([0, 8, 16].map(|margin| Self::new(Staged, Partition, margin)));
+        ways.extend([8, 16].map(|margin| Self::new(Staged, Epilogue, margin)));
+        ways.retain(|way| way.fits(ranks));
+        ways
+    }
+
+    /// Margins of each way that has a partition, and no deadline against the usual one.
+    pub fn sweep(ranks: &Ranks) -> Vec<Self> {
+        use Placement::{Epilogue, Partition};
+        use Transport::{Push, Staged};
+        let first = Self::new(Push, Epilogue, 0);
+        let mut ways = vec![first, Self { deadline: Duration::ZERO, ..first }];
+        for margin in [0, 2, 4, 8, 12, 16, 24, 32] {
+            ways.extend([Self::new(Push, Partition, margin), Self::new(Staged, Partition, margin)]);
+        }
+        ways.extend([4, 8, 16, 32].map(|margin| Self::new(Staged, Epilogue, margin)));
+        ways.retain(|way| way.fits(ranks));
+        ways
+    }
+
+    fn name(&self) -> String {
+        let transport = format!("{:?}", self.transport).to_lowercase();
+        let placement = format!("{:?}", self.placement).to_lowercase();
+        let deadline = if self.deadline.is_zero() { ", no deadline" } else { "" };
+        format!("tilewire {transport} {placement} {}{deadline}", self.sm_margin)
+    }
+}
+
+/// A plan, and how its tiles go.
+pub struct Fused {
+    way: Way,
+    plan: GemmReduceScatter,
+    m: usize,
+}
+
+impl Fused {
+    /// A plan for every way. K is over all ranks.
+    pub fn all(ranks: &Ranks, extents: [usize; 3], ways: &[Way]) -> Result<Vec<Self>> {
+        let [m, n, k] = ranks.on_one_rank(extents);
+        let build = |way: &Way| {
+            let plan = GemmReduceScatter::builder(&ranks.world)
+                .shape(m, n, k)
+                .transport(way.transport)
+                .placement(way.placement)
+                .sm_margin(way.sm_margin)
+                .deadline(way.deadline)
+                .build()?;
+            Ok(Self { way: *way, plan, m })
+        };
+        ways.iter().map(build).collect()
+    }
+
+    /// The plan as something to time.
+    pub fn candidate<'a>(&'a self, calls: usize, operands: &'a [Operands]) -> Candidate<'a> {
+        let sets = operands[0].num_sets();
+        // Made once: a call should cost the host what it costs a user.
+        let given: Vec<Vec<RankMatrices>> = (0..sets).map(|set| matrices(operands, set)).collect();
+        Candidate::direct(self.way.name(), calls, move |call| self.launch(&given[call % sets]))
+    }
+
+    /// Enqueues one call.
+    pub fn launch(&self, given: &[RankMatrices]) -> Result<()> {
+        // SAFETY: the operands have the plan's shapes, and the bench keeps them until it has waited for the streams; all
+        // ranks make this call together, on their own streams.
+        unsafe { self.plan.launch(self.m, given, None) }
+    }
+
+    /// Waits, and reports a wait that was given up.
+    pub fn finish(&self) -> Result<()> {
+        self.plan.finish()
+    }
+}
+
+/// Runs every plan on poisoned results: each must be right, and all must be the same bits.
+pub fn check(ranks: &Ranks, plans: &[Fused], operands: &mut [Operands]) -> Result<()> {
+    let mut first: Option<Vec<Matrix<bf16>>> = None;
+    for fused in plans {
+        ranks.world.synchronize()?;
+        operands.iter_mut().try_for_each(Operands::poison)?;
+        fused.launch(&matrices(operands, 0))?;
+        fused.finish()?;
+        let results = operands.iter().enumerate();
+        let results =
+            results.map(|(rank, o)| o.result(fused.plan.rows_of(fused.m, rank))).collect::<Result<Vec<_>>>()?;
+        match &first {
+            None => {
+                against_truth(operands, &results, 1.0)?;
+                first = Some(results);
+            }
+            Some(first) => {
+                let mut first_row = 0;
+                for (rank, (found, expected)) in results.iter().zip(first).enumerate() {
+                    compare_bits(found.view(), expected.view(), rank, first_row)?;
+                    first_row += expected.rows();
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Compares chunks with Σ_r A_r·B_rᵀ in f64, at the edges of tiles and in random places. `roundings` allows for a sum that
+/// rounds more than once.
+pub fn against_truth(operands: &[Operands], chunks: &[Matrix<bf16>], roundings: f64) -> Result<()> {
+    let [m, n, k] = operands[0].extents;
+    let world = chunks.len();
+    let sample = Sample::edges(m, n, world, 128, 256)?.with_random(32, 7);
+    let pairs: Vec<_> = operands.iter().map(|o| (o.a.view(), o.b.view())).collect();
+    let truth = sampled_truth(Layout::Nt, &pairs, &sample)?;
+    let views: Vec<_> = chunks.iter().map(Matrix::view).collect();
+    let picked = sample.pick_chunks(&views)?;
+    let (out, partials) = (Element::Bf16, Element::Bf16);
+    let once = GemmNumerics { k_per_rank: k, world, out, partials, scale: 1.0 / 3.0 }.tolerance();
+    let tolerance = Tolerance { absolute: roundings * once.absolute, relative: roundings * once.relative };
+    compare_placed(picked.view(), truth.view(), tolerance, |i, j| sample.place(i, j))?.check().map(drop)
+}

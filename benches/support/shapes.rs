@@ -1,0 +1,89 @@
+//! The shapes that are measured, and where they come from.
+
+use tilewire::Layout;
+
+/// One product.
+#[derive(Clone, Debug)]
+pub struct Product {
+    /// What it is, or nothing for a plain size.
+    pub of: &'static str,
+    pub layout: Layout,
+    /// M, N, K.
+    pub extents: [usize; 3],
+    /// Whether a quick run has it.
+    pub quick: bool,
+}
+
+impl Product {
+    /// Layout and extents: what a shape is called in tables and records.
+    pub fn name(&self) -> String {
+        let [m, n, k] = self.extents;
+        format!("{} {m}×{n}×{k}", self.layout)
+    }
+
+    /// Whether the arithmetic is the bound, which is what the first goals are about.
+    pub fn is_large(&self) -> bool {
+        self.extents[0] >= 2048
+    }
+}
+
+/// Forward products with 8192 rows (Llama 3 70B over 8 ranks: hidden size 8192, 28672 in the feed-forward layer, 64 query and
+/// 8 key-value heads of 128): what it is, N, K.
+const LLAMA: [(&str, usize, usize); 4] = [
+    ("Llama 3 70B down", 8192, 3584),
+    ("Llama 3 70B gate and up", 7168, 8192),
+    ("Llama 3 70B qkv", 1280, 8192),
+    ("Llama 3 70B attention out", 8192, 1024),
+];
+
+/// The same for GPT-3 175B over 8 ranks: hidden size 12288, 49152 in the feed-forward layer.
+const GPT3: [(&str, usize, usize); 4] = [
+    ("GPT-3 175B qkv", 4608, 12288),
+    ("GPT-3 175B attention out", 12288, 1536),
+    ("GPT-3 175B up", 6144, 12288),
+    ("GPT-3 175B down", 12288, 6144),
+];
+
+/// Rows at which the GPT-3 products are measured: decoding one token, batches of tokens, prefill, training.
+const ROWS: [usize; 6] = [1, 16, 128, 512, 2048, 8192];
+
+/// Every product of the GEMM bench.
+pub fn gemm_products() -> Vec<Product> {
+    let forward = |of, m, n, k, quick| Product { of, layout: Layout::Nt, extents: [m, n, k], quick };
+    let mut all = vec![
+        forward("", 4096, 4096, 4096, true),
+        forward("", 8192, 8192, 8192, true),
+        forward("", 16384, 8192, 2048, true),
+    ];
+    all.extend(LLAMA.map(|(of, n, k)| forward(of, 8192, n, k, true)));
+    for m in ROWS {
+        all.extend(GPT3.map(|(of, n, k)| forward(of, m, n, k, n == 12288 && k == 6144)));
+    }
+    for (of, n, k) in LLAMA.into_iter().chain(GPT3) {
+        all.extend(backward(of, 8192, n, k));
+    }
+    all
+}
+
+/// The backward products of Y = X · Wᵀ, with X m × k and W n × k: dX = dY · W, and dW = dYᵀ · X.
+fn backward(of: &'static str, m: usize, n: usize, k: usize) -> [Product; 2] {
+    let quick = k == 3584;
+    [
+        Product { of, layout: Layout::Nn, extents: [m, k, n], quick },
+        Product { of, layout: Layout::Tn, extents: [n, k, m], quick },
+    ]
+}
+
+/// GEMM + ReduceScatter: M, N and K over all ranks; goal for the ratio to GEMM, then NCCL, over two ranks; whether a quick
+/// run has it.
+pub const REDUCE_SCATTER: [([usize; 3], f64, bool); 9] = [
+    ([8192, 8192, 29568], 1.15, true),
+    ([8192, 8192, 28672], 1.15, false),
+    ([8192, 4096, 14336], 1.22, true),
+    ([8192, 8192, 4096], 1.6, true),
+    ([4096, 4096, 8192], 1.35, true),
+    ([2048, 8192, 28672], 1.15, false),
+    ([512, 8192, 28672], 1.15, true),
+    ([128, 8192, 28672], 1.15, false),
+    ([16, 8192, 28672], 1.15, true),
+];
