@@ -46,6 +46,9 @@ struct Run {
     options: EmulatorOptions,
 }
 
+/// Operands, but for the plain GEMM, and D of every rank.
+type Results = Result<(Option<Operands<bf16>>, Vec<Matrix<bf16>>), Error>;
+
 /// A well-mixed number for each draw of a schedule.
 fn draw(number: u64, of: u64, below: u64) -> usize {
     (tilewire::data::random_at(number, of, 0) % below) as usize
@@ -84,7 +87,7 @@ impl Run {
         Ok(self.results(options)?.1.iter().map(|d| d.data().iter().map(|x| x.to_bits()).collect()).collect())
     }
 
-    fn results(&self, options: EmulatorOptions) -> Result<(Option<Operands<bf16>>, Vec<Matrix<bf16>>), Error> {
+    fn results(&self, options: EmulatorOptions) -> Results {
         let world = self.world(options)?;
         let Some(case) = self.case else { return Ok((None, vec![self.gemm(&world)?])) };
         let operands = Operands::new(&world, &case, suite::uniform)?;
