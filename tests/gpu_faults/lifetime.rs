@@ -12,7 +12,7 @@ use crate::{DEADLINE, QUEUES, fault_of, suite};
 pub const TESTS: &[Case] = &[
     Case::one("a_deadline_of_zero_waits_for_ever_and_calls_are_right", no_deadline),
     Case::one("two_hundred_plans_leave_memory_as_it_was", plans),
-    Case::one("twenty_worlds_leave_memory_as_it_was", worlds),
+    Case::one("ten_worlds_leave_memory_as_it_was", worlds),
     Case::one("calls_allocate_nothing", no_allocation),
     Case::one("a_thousand_calls_need_no_reset", thousand),
     Case::one("a_fault_of_one_plan_leaves_the_others_of_its_world_usable", beside),
@@ -75,7 +75,7 @@ fn plans(gpu: &Gpu) -> TestResult {
 }
 
 fn worlds(gpu: &Gpu) -> TestResult {
-    leaks_nothing(gpu, 20, "worlds", |at| {
+    leaks_nothing(gpu, 10, "worlds", |at| {
         let world = virtual_ranks(1 + at % 8)?;
         Job::new(&world, suite::Case::new(300, 256, 64), DEADLINE * 10)?.call().map(drop)
     })
@@ -85,6 +85,8 @@ fn no_allocation(gpu: &Gpu) -> TestResult {
     let world = virtual_ranks(4)?;
     for (transport, placement, margin) in suite::WAYS {
         let case = suite::Case::new(1000, 520, 264).over(transport, placement, margin);
+        // What the driver makes for a kernel's first launch is not the plan's.
+        Job::new(&world, case, Duration::from_secs(5))?.call()?;
         let job = Job::new(&world, case, Duration::from_secs(5))?;
         let before = free(gpu)?;
         for _ in 0..100 {
