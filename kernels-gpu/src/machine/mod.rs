@@ -93,7 +93,8 @@ pub trait BulkCopy {
     fn wait_group_complete<const PENDING: u32>(&self);
 
     /// Orders async-proxy accesses and generic accesses (signals) of this thread to global memory: before a signal is
-    /// released after bulk stores, and after a signal is acquired before bulk loads.
+    /// released after bulk stores, after a signal is acquired before bulk loads, and after a credit is acquired before
+    /// bulk stores.
     fn fence_proxy_async_global(&self);
 }
 
