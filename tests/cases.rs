@@ -50,7 +50,7 @@ fn world(ranks: usize) -> World {
 
 fn world_of(ranks: usize, ctas_per_rank: u32) -> World {
     let emulator = EmulatorOptions::with_seed(ranks as u64);
-    World::emulated_with(ranks, EmulatedOptions { ctas_per_rank, emulator }).unwrap()
+    World::emulated_with(ranks, EmulatedOptions { ctas_per_rank, emulator, plant: None }).unwrap()
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_row_has_the_same_bits_at_any_position_and_m() -> TestResult {
 fn a_fault_belongs_to_the_plan_that_had_it() -> TestResult {
     let mut emulator = EmulatorOptions::with_seed(1);
     emulator.deadlock_is_fault = true;
-    let world = World::emulated_with(2, EmulatedOptions { ctas_per_rank: 4, emulator }).unwrap();
+    let world = World::emulated_with(2, EmulatedOptions { ctas_per_rank: 4, emulator, plant: None }).unwrap();
     arguments::a_fault_belongs_to_the_plan_that_had_it(&world)
 }
 

@@ -159,6 +159,12 @@ fn a_partial_sent_without_a_release_races() {
 }
 
 #[test]
+#[should_panic(expected = "a bulk store follows a credit without a proxy fence")]
+fn a_storer_without_its_proxy_fence_is_noticed() {
+    mutant(Mutant::NoProxyFence(Role::Storer));
+}
+
+#[test]
 #[should_panic(expected = "a bulk load follows an acquire without a proxy fence")]
 fn a_loader_without_its_proxy_fence_is_noticed() {
     let epilogue = push(1, 2, Placement::Epilogue);

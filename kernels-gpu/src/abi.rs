@@ -21,9 +21,9 @@ impl TensorMap {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// A, M×K row-major; box of `A_BOX`.
+    /// A, as its layout says; box of `A_BOX`.
     A = 0,
-    /// B, N×K row-major; box of `B_BOX`.
+    /// B, as its layout says; box of `B_BOX`.
     B = 1,
     /// D, M×N row-major; box of `D_BOX`.
     D = 2,
@@ -146,7 +146,7 @@ pub struct Wait {
     pub seen: u32,
 }
 
-/// Arguments of the plain GEMM, `D = A · Bᵀ`.
+/// Arguments of the plain GEMM, `D = A · B`; the kernel's configuration says how A and B lie.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct GemmArgs {

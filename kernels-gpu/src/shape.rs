@@ -76,7 +76,7 @@ impl Parity {
 pub enum Role {
     /// One elected thread: brings operand tiles into shared memory.
     Producer,
-    /// One elected thread: takes finished panels out of shared memory, to memory or to a peer.
+    /// One warp, acting as one: takes finished panels out of shared memory, to memory or to a peer.
     Storer,
     /// One elected thread: brings peers' partials into shared memory.
     Loader,

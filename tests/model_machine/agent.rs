@@ -175,7 +175,7 @@ impl<C: TileConfig> Agent<C> {
             word.look(self.order(Mutant::RelaxedLoad(word.name), Ordering::Acquire), self.cta.words_are_fresh);
         self.looked_at(word.key());
         self.stale.set(stale);
-        self.engine.borrow_mut().note_acquire();
+        self.engine.borrow_mut().note_acquire(word.name);
         match self.cta.mutant {
             Some(Mutant::Ahead(name, by)) if name == word.name => value.wrapping_add(by),
             _ => value,

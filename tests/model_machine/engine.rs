@@ -19,6 +19,8 @@ pub struct Engine {
     groups: VecDeque<Vec<Store>>,
     /// A word was acquired and no proxy fence has followed: the engine may not see what the acquire made visible.
     acquired_unfenced: bool,
+    /// A credit was acquired and no proxy fence has followed: the engine may write before the owner's reads.
+    credit_unfenced: bool,
     /// Stores have been written and no proxy fence has followed: a release would not order them.
     written_unfenced: bool,
 }
@@ -40,8 +42,9 @@ struct Store {
 }
 
 impl Engine {
-    pub fn note_acquire(&mut self) {
+    pub fn note_acquire(&mut self, word: &str) {
         self.acquired_unfenced = true;
+        self.credit_unfenced |= word == "credit";
     }
 
     pub fn check_release(&self) {
@@ -137,6 +140,7 @@ impl<C: TileConfig> BulkCopy for Agent<C> {
     }
 
     fn store_bytes(&self, dst: GlobalAddr, src: SmemAddr, _bytes: u32) {
+        assert!(!self.engine.borrow().credit_unfenced, "a bulk store follows a credit without a proxy fence");
         self.issue_store(src, dst);
     }
 
@@ -172,7 +176,9 @@ impl<C: TileConfig> BulkCopy for Agent<C> {
     fn fence_proxy_async_global(&self) {
         if !self.is(Mutant::NoProxyFence(self.role)) {
             let mut engine = self.engine.borrow_mut();
-            (engine.acquired_unfenced, engine.written_unfenced) = (false, false);
+            engine.acquired_unfenced = false;
+            engine.credit_unfenced = false;
+            engine.written_unfenced = false;
         }
     }
 }

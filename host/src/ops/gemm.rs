@@ -96,7 +96,10 @@ impl GemmBuilder<'_> {
         if self.raster_group == 0 {
             return Err(Error::argument("raster_group", 0, "tiles are walked in groups of at least 1 row"));
         }
+        let (max_m, n, k) =
+            (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
         let facts = self.variant.facts(Op::Gemm)?;
+        check::tile_count(max_m, n, facts.tile.extent())?;
         world.load(facts.entry)?;
         let words = world.symmetric(WORDS_BYTES)?;
         world.write(self.rank, words.base(self.rank), &[0; WORDS_BYTES as usize])?;
@@ -104,9 +107,9 @@ impl GemmBuilder<'_> {
             rank: self.rank,
             variant: self.variant,
             facts,
-            max_m: check::extent("max_m", self.max_m)?,
-            n: check::extent("n", self.n)?,
-            k: check::extent("k", self.k)?,
+            max_m,
+            n,
+            k,
             sm_margin: self.sm_margin,
             raster_group: self.raster_group,
             deadline_ns: u64::try_from(self.deadline.as_nanos()).unwrap_or(u64::MAX),

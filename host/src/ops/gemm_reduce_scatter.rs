@@ -194,6 +194,8 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         let world = self.world.clone();
         let facts = self.variant.facts(Op::GemmReduceScatter)?;
         let small = self.variant.facts_of(Op::GemmReduceScatter, TileShape::T64x128);
+        let [tile_m, tile_n] = facts.tile.extent();
+        check::tile_count(max_m + facts.row_align - 1, n, [tile_m, tile_n])?;
         // Both tiles share signals and slots: room for the larger number of tiles, and for the larger slots.
         let tiles = |facts: &VariantFacts, max_m| {
             max_chunk_tiles(max_m, n, world_size as u32, facts.tile.extent(), facts.row_align)

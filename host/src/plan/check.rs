@@ -30,6 +30,22 @@ pub fn extent(argument: &str, value: usize) -> Result<u32> {
     Ok(value as u32)
 }
 
+/// Most tiles a product may have: fault records name a tile with 24 bits.
+pub const MAX_TILES: u64 = 1 << 24;
+
+/// Checks that an m × n result has no more tiles than the kernels can count.
+///
+/// # Errors
+/// Names the shape and the rule.
+pub fn tile_count(m: u32, n: u32, [tile_m, tile_n]: [u32; 2]) -> Result<()> {
+    let tiles = u64::from(m.div_ceil(tile_m)) * u64::from(n.div_ceil(tile_n));
+    if tiles > MAX_TILES {
+        let rule = format!("its {tiles} tiles of {tile_m} × {tile_n} must be at most {MAX_TILES}");
+        return Err(Error::argument("shape of D", format!("{m} × {n}"), rule));
+    }
+    Ok(())
+}
+
 /// The value that all ranks pass.
 ///
 /// # Errors
@@ -61,6 +77,13 @@ mod tests {
             let text = world_size(w).unwrap_err().to_string();
             assert!(text.contains(&w.to_string()) && text.contains("1 to 8"), "{text}");
         }
+    }
+
+    #[test]
+    fn more_tiles_than_can_be_counted_are_refused() {
+        assert!(tile_count(65_664, 32_768, [128, 256]).is_ok());
+        let text = tile_count(1 << 30, 1 << 30, [128, 256]).unwrap_err().to_string();
+        assert!(text.contains("shape of D") && text.contains("16777216"), "{text}");
     }
 
     #[test]

@@ -178,7 +178,10 @@ impl<'a, C: TileConfig> Call<'a, C> {
             return Ok(());
         }
         let credit = self.own().credit(owner);
-        wait_signal(m, Role::Storer, WaitKind::Credit, owner.0, credit, self.epoch.wrapping_sub(2))
+        wait_signal(m, Role::Storer, WaitKind::Credit, owner.0, credit, self.epoch.wrapping_sub(2))?;
+        // The owner's reads come before the copy engine's next writes.
+        m.fence_proxy_async_global();
+        Ok(())
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! What a kernel may ask of the machine it runs on: small traits, each with only the operations that kernels need.
 //!
-//! The unit is a role, not a lane. One agent is the elected producer thread, the storer thread, the loader thread or a
+//! The unit is a role, not a lane. One agent is the elected producer thread, the storer warp, the elected loader thread or a
 //! consumer warpgroup; what the 128 lanes of a warpgroup do inside one operation is the machine's affair (their
 //! arithmetic is in [`crate::layout`], for both machines).
 //!
@@ -104,7 +104,8 @@ pub trait BulkCopy {
     fn wait_group_complete<const PENDING: u32>(&self);
 
     /// Orders async-proxy accesses and generic accesses (signals) of this thread to global memory: before a signal is
-    /// released after bulk stores, and after a signal is acquired before bulk loads.
+    /// released after bulk stores, after a signal is acquired before bulk loads, and after a credit is acquired before
+    /// bulk stores.
     fn fence_proxy_async_global(&self);
 }
 
@@ -175,7 +176,7 @@ pub trait Reduce<C: TileConfig> {
     fn reduce(&self, job: &ReduceJob);
 }
 
-/// What a mover thread needs.
+/// What a mover role needs: a thread, or a warp that acts as one.
 pub trait ThreadRole: Mbarriers + Watch + PutSignals + BulkCopy {}
 impl<T: Mbarriers + Watch + PutSignals + BulkCopy> ThreadRole for T {}
 
