@@ -5,7 +5,7 @@ use std::ptr;
 
 use cudarc::driver::sys::{
     self, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchAttributeValue_union__bindgen_ty_1,
-    CUlaunchConfig,
+    CUlaunchConfig, CUstream,
 };
 
 use super::module::Function;
@@ -77,6 +77,28 @@ impl LaunchShape {
 /// [`Error::Argument`] for an impossible shape, a parameter of another size than the kernel's, or a stream of another
 /// GPU; [`Error::Driver`], for one when an earlier error is pending.
 pub unsafe fn launch<P: Copy>(function: &Function, shape: &LaunchShape, params: &P, stream: &Stream) -> Result<()> {
+    if function.gpu() != stream.gpu() {
+        let rule = format!("{} is loaded on GPU {}", function.name(), function.gpu().ordinal());
+        return Err(Error::argument("stream", format!("on GPU {}", stream.gpu().ordinal()), rule));
+    }
+    // SAFETY: the caller's; the stream is alive and on the function's GPU.
+    unsafe { launch_raw(function, shape, params, stream.raw()) }
+}
+
+/// As [`launch()`], on a stream that is known by its handle alone: nothing is asked of it, since a stream that is being
+/// captured answers few questions.
+///
+/// # Safety
+/// As [`launch()`], and `stream` is a live stream of the function's GPU.
+///
+/// # Errors
+/// As [`launch()`].
+pub unsafe fn launch_raw<P: Copy>(
+    function: &Function,
+    shape: &LaunchShape,
+    params: &P,
+    stream: CUstream,
+) -> Result<()> {
     shape.check()?;
     if let Some(bytes) = function.param_bytes().filter(|bytes| *bytes != size_of::<P>()) {
         let what = format!("parameter of {}", function.name());
@@ -85,10 +107,6 @@ pub unsafe fn launch<P: Copy>(function: &Function, shape: &LaunchShape, params: 
             format!("{} bytes", size_of::<P>()),
             format!("the kernel takes {bytes} bytes"),
         ));
-    }
-    if function.gpu() != stream.gpu() {
-        let rule = format!("{} is loaded on GPU {}", function.name(), function.gpu().ordinal());
-        return Err(Error::argument("stream", format!("on GPU {}", stream.gpu().ordinal()), rule));
     }
     let mut attributes = [attribute(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION); 2];
     let mut count = 0;
@@ -110,12 +128,12 @@ pub unsafe fn launch<P: Copy>(function: &Function, shape: &LaunchShape, params: 
         blockDimY: shape.threads[1],
         blockDimZ: shape.threads[2],
         sharedMemBytes: shape.smem_bytes,
-        hStream: stream.raw(),
+        hStream: stream,
         attrs: attributes.as_mut_ptr(),
         numAttrs: count as u32,
     };
     let mut pointers = [ptr::from_ref(params).cast_mut().cast()];
-    let _entered = stream.gpu().enter()?;
+    let _entered = function.gpu().enter()?;
     // SAFETY: the handles are alive and on one GPU; `config` names `count` valid attributes; the kernel has one
     // parameter, of which `pointers` holds the address; the caller vouches for what the kernel does with it.
     let status = unsafe { sys::cuLaunchKernelEx(&config, function.raw(), pointers.as_mut_ptr(), ptr::null_mut()) };

@@ -40,7 +40,7 @@ pub use event::Event;
 pub use gpu::{Entered, Gpu};
 pub use graph::{Capture, CaptureMode, Graph};
 pub use host_memory::{HostVisible, MappedHost, PinnedBuffer};
-pub use launch::{LaunchShape, launch};
+pub use launch::{LaunchShape, launch, launch_raw};
 pub use module::{Function, FunctionFacts, Module};
 pub use peer::PeerFacts;
 pub use stream::{BorrowedStream, Stream};

@@ -153,7 +153,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::ReleaseTooMany), PAIR, &[V::ArrivalOverflow], ONCE),
     // Push.
     mutant(first(Fault::EarlySignal), PAIR, &[V::SignalBeforeData], ONCE),
-    mutant(first(Fault::MissingProxyFence), PAIR, &[V::MissingProxyFence], ONCE),
+    // The storer's first fence is the one after its credit.
+    mutant(at(Fault::MissingProxyFence, 1), PAIR, &[V::MissingProxyFence], ONCE),
     mutant(first(Fault::LostSignal), PAIR, &[V::Deadlock], ONCE),
     mutant(first(Fault::SignalAtGpuScope), PAIR, &[V::ScopeTooNarrow], ONCE),
     mutant(first(Fault::WrongSlot), PAIR, &[V::ReadOfUnwrittenGlobal], ONCE),
@@ -189,7 +190,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(first(Fault::UnclippedStore).on_cta(1), CLIPPED, &[V::OutOfBounds], ONCE),
     mutant(first(Fault::EarlySignal), PARTITION, &[V::SignalBeforeData], ONCE),
-    mutant(first(Fault::MissingProxyFence), PARTITION, &[V::MissingProxyFence], ONCE),
+    mutant(at(Fault::MissingProxyFence, 1), PARTITION, &[V::MissingProxyFence], ONCE),
     // Credits and epochs.
     mutant(Plant::new(Fault::SkippedCreditWait).on_rank(1), AHEAD, &[V::SlotOverwrittenBeforeCredit], ONCE),
     mutant(Plant::new(Fault::SkippedCredit).on_rank(0), THREE, &[V::Deadlock], ONCE),
@@ -206,7 +207,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::EarlySignal), STAGED, &[V::SignalBeforeData], ONCE),
     mutant(first(Fault::EarlySignal).on_cta(1), STAGED, &[V::SignalBeforeData], ONCE),
     mutant(first(Fault::MissingProxyFence), STAGED, &[V::MissingProxyFence], ONCE),
-    mutant(first(Fault::MissingProxyFence).on_cta(1), STAGED, &[V::MissingProxyFence], ONCE),
+    mutant(at(Fault::MissingProxyFence, 2).on_cta(1), STAGED, &[V::MissingProxyFence], ONCE),
     mutant(first(Fault::LostStagedSignal), STAGED, &[V::Deadlock], ONCE),
     mutant(
         first(Fault::SkippedStagedWait).on_cta(1),

@@ -159,7 +159,10 @@ impl Gemm {
         }
     }
 
-    /// Enqueues one call on raw memory, on `stream` (the rank's own when `None`). Allocates nothing, waits for nothing.
+    /// Enqueues one call on raw memory. D is stored in steps of 16 bytes: where n is no whole number of them, the elements
+    /// between n and the next multiple are overwritten too, and must be D's own padding.
+    ///
+    /// The call goes on `stream` (the rank's own when `None`). Allocates nothing, waits for nothing.
     ///
     /// # Errors
     /// [`Error::Argument`] before anything is launched; [`Error::Driver`] if the launch fails.

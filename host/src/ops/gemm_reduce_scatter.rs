@@ -4,11 +4,11 @@
 use std::cmp::{max, min};
 use std::time::Duration;
 
+use super::pacing;
 use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmReduceScatterArgs, Placement, Transport, Watchdog};
 use crate::kernels::comm::route::chunk_of;
 use crate::kernels::comm::workspace::Workspace;
-use crate::kernels::config::PANEL_BYTES;
 use crate::kernels::entries::Op;
 use crate::kernels::kernels::gemm_reduce_scatter::GemmReduceScatter as Kernel;
 use crate::kernels::schedule::chunked::max_chunk_tiles;
@@ -20,15 +20,6 @@ use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
 /// What an op does when its waits take longer than this, unless told otherwise.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
-
-/// Time of one step along K (64 elements) of a 128 × 256 tile on an SM: 0.7 µs at the 790 TFLOP/s of an H200.
-const K_TILE_NS: u64 = 700;
-
-/// Longest pause between pushed panels: a tile's eight then take 28 µs, which is what a burst of all SMs takes.
-const MAX_PACE_NS: u32 = 3_500;
-
-/// Calls with more arithmetic than this on each rank are not paced: they run for more than a millisecond.
-const PACED_FLOPS: f64 = 1e12;
 
 /// Rows a rank up to which the 64-row tile is used.
 const SMALL_ROWS: u32 = 64;
@@ -385,7 +376,12 @@ impl GemmReduceScatter {
             let (k, n) = (o.k, o.n);
             let maps = maps(o.variant, facts, [m, rows, n, k], [given.a, given.b, given.d], rank)?;
             let share = self.world.ctas(rank);
-            let has_partition = world > 1 && (o.transport == Transport::Staged || o.placement == Placement::Partition);
+            // A box is stored in steps of 16 bytes: rows of D that are no whole number of them are added up from the slots,
+            // with stores of single elements.
+            let ends_in_a_step = (n * o.variant.output.bytes()).is_multiple_of(16);
+            let placement = if ends_in_a_step { o.placement } else { Placement::Partition };
+            let staged = o.transport == Transport::Staged && world > 1;
+            let has_partition = staged || placement == Placement::Partition;
             let partition_ctas = if has_partition { o.sm_margin } else { 0 };
             let num_ctas = if has_partition { share } else { share - o.sm_margin };
             let args = GemmReduceScatterArgs {
@@ -397,8 +393,8 @@ impl GemmReduceScatter {
                 world: world as u32,
                 partition_ctas,
                 transport: o.transport as u32,
-                placement: o.placement as u32,
-                pace_ns: self.pace_ns(facts, m),
+                placement: placement as u32,
+                pace_ns: pacing::pace_ns(m, n, k, facts.slot_tile_bytes),
                 reserved: 0,
                 slot_tiles: o.slot_tiles,
                 parity_stride: o.parity_stride,
@@ -418,20 +414,6 @@ impl GemmReduceScatter {
             Some(small) if m <= SMALL_ROWS as usize * self.world.size() => small,
             _ => &self.options.facts,
         }
-    }
-
-    /// Pause after each pushed panel, for a call over `m` rows. Measured on two H200s: 2 to 6 % of a short call; a call long
-    /// enough to be bound by power loses 2 % by it.
-    fn pace_ns(&self, facts: &VariantFacts, m: u32) -> u32 {
-        let o = &self.options;
-        let flops = 2.0 * f64::from(m) * f64::from(o.n) * f64::from(o.k);
-        if flops > PACED_FLOPS {
-            return 0;
-        }
-        let copies = facts.slot_tile_bytes / PANEL_BYTES;
-        let main_loop_ns = u64::from(o.k.div_ceil(64)) * K_TILE_NS;
-        // `nanosleep` takes up to twice the time.
-        u32::try_from(main_loop_ns / 2 / u64::from(copies)).unwrap_or(u32::MAX).min(MAX_PACE_NS)
     }
 
     fn watchdog(&self, rank: usize) -> Watchdog {

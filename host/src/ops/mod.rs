@@ -2,6 +2,7 @@
 
 pub mod gemm;
 pub mod gemm_reduce_scatter;
+mod pacing;
 
 pub use gemm::{Gemm, GemmBuilder};
 pub use gemm_reduce_scatter::{GemmReduceScatter, GemmReduceScatterBuilder, RankMatrices};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::RawStream;
 use crate::driver::{
-    DeviceBuffer, Function, Gpu, LaunchShape, MappedHost, Module, Stream, launch, raw_memory, tensor_map,
+    DeviceBuffer, Function, Gpu, LaunchShape, MappedHost, Module, Stream, launch, launch_raw, raw_memory, tensor_map,
 };
 use crate::error::{Error, Result};
 use crate::kernels::abi::{FaultRecord, Launch, TensorMap};
@@ -197,7 +197,7 @@ impl GpuWorld {
                         let raw = streams.get(at).ok_or_else(|| {
                             Error::argument("number of streams", streams.len(), "there is one for each rank")
                         })?;
-                        launch(function, &shape, &param, &Stream::from_raw(gpu, raw.0.cast())?)?;
+                        launch_raw(function, &shape, &param, raw.0.cast())?;
                     }
                 }
             }

@@ -91,13 +91,14 @@ impl<'a, C: TileConfig> Call<'a, C> {
         self.args.transport == Transport::Staged as u32
     }
 
-    /// Whether partials are added where `placement` says; one rank has none to add. A chunk with a lead is always added
+    /// Whether partials are added where `placement` says; in the epilogue, one rank has none to add. A chunk with a lead is
+    /// always added
     /// from its slots: the copy engine cannot store a box that begins before D.
     #[inline(always)]
     fn reduces_in(&self, placement: Placement) -> bool {
         let has_lead = C::ROW_ALIGN > 1 && self.tiles.own_lead() > 0;
         let wanted = if has_lead { Placement::Partition as u32 } else { self.args.placement };
-        self.args.world > 1 && wanted == placement as u32
+        wanted == placement as u32 && (self.args.world > 1 || placement == Placement::Partition)
     }
 
     #[inline(always)]
@@ -151,7 +152,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
     fn destination(&self, tile: &ChunkTile) -> Destination {
         if tile.owner == self.rank() {
-            if self.args.world == 1 { Destination::Result } else { Destination::Slot }
+            if self.reduces_in(Placement::Partition) { Destination::Slot } else { Destination::Result }
         } else if self.is_staged() {
             Destination::Staging
         } else {
