@@ -148,7 +148,24 @@ impl Gemm {
         d.expect("d", self.rank, (m, n), output)?;
         // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
         unsafe { self.launch(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, None)? };
+        self.finish()
+    }
+
+    /// Waits for the calls on the world's own streams, and reports a fault.
+    ///
+    /// # Errors
+    /// As [`Self::check`], and [`Error::Driver`] if a kernel failed otherwise.
+    pub fn finish(&self) -> Result<()> {
         self.world.synchronize()?;
+        self.check()
+    }
+
+    /// Whether a call gave up a wait. To be called when the calls' streams have been waited for; afterwards the plan can be
+    /// used again.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] with who waited for what.
+    pub fn check(&self) -> Result<()> {
         match self.world.fault("gemm", &self.records)? {
             None => Ok(()),
             Some(fault) => {
