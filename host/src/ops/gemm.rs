@@ -88,14 +88,8 @@ impl GemmBuilder<'_> {
         if self.rank >= world.size() {
             return Err(Error::argument("rank", self.rank, format!("the world has {} ranks", world.size())));
         }
-        let ctas = world.ctas(self.rank);
-        if self.sm_margin >= ctas {
-            let rule = format!("it must leave at least one of the {ctas} SMs of rank {} to compute", self.rank);
-            return Err(Error::argument("sm_margin", self.sm_margin, rule));
-        }
-        if self.raster_group == 0 {
-            return Err(Error::argument("raster_group", 0, "tiles are walked in groups of at least 1 row"));
-        }
+        check::sm_margin(self.sm_margin, world.ctas(self.rank), self.rank)?;
+        check::raster_group(self.raster_group)?;
         let (max_m, n, k) =
             (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
         let facts = self.variant.facts(Op::Gemm)?;
@@ -112,7 +106,7 @@ impl GemmBuilder<'_> {
             k,
             sm_margin: self.sm_margin,
             raster_group: self.raster_group,
-            deadline_ns: u64::try_from(self.deadline.as_nanos()).unwrap_or(u64::MAX),
+            deadline_ns: check::deadline_ns(self.deadline),
             records: world.fault_records()?,
             world,
             words,

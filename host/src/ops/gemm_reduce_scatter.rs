@@ -164,11 +164,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         let (max_m, n, k) =
             (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
         for rank in 0..world_size {
-            let ctas = self.world.ctas(rank);
-            if self.sm_margin >= ctas {
-                let rule = format!("it must leave at least one of the {ctas} SMs of rank {rank} to compute");
-                return Err(Error::argument("sm_margin", self.sm_margin, rule));
-            }
+            check::sm_margin(self.sm_margin, self.world.ctas(rank), rank)?;
         }
         if self.transport == Transport::Staged
             && self.placement == Placement::Epilogue
@@ -179,9 +175,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
                         while the others wait for them";
             return Err(Error::argument("sm_margin", 0, rule));
         }
-        if self.raster_group == 0 {
-            return Err(Error::argument("raster_group", 0, "tiles are walked in groups of at least 1 row"));
-        }
+        check::raster_group(self.raster_group)?;
         let world = self.world.clone();
         let facts = self.variant.facts(Op::GemmReduceScatter)?;
         let small = self.variant.facts_of(Op::GemmReduceScatter, TileShape::T64x128);
@@ -196,7 +190,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         let slots_bytes =
             |facts: &VariantFacts| world_size as u64 * u64::from(slot_tiles) * u64::from(facts.slot_tile_bytes);
         let parity_stride = max(slots_bytes(&facts), small.map_or(0, |s| slots_bytes(&s)));
-        let deadline_ns = u64::try_from(self.deadline.as_nanos()).unwrap_or(u64::MAX);
+        let deadline_ns = check::deadline_ns(self.deadline);
         let options = Options {
             variant: self.variant,
             facts,

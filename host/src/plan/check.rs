@@ -1,6 +1,7 @@
 //! Checks that several ops share.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::kernels::shape::MAX_WORLD;
@@ -44,6 +45,34 @@ pub fn tile_count(m: u32, n: u32, [tile_m, tile_n]: [u32; 2]) -> Result<()> {
         return Err(Error::argument("shape of D", format!("{m} × {n}"), rule));
     }
     Ok(())
+}
+
+/// Checks that an `sm_margin` leaves one of a rank's SMs to compute.
+///
+/// # Errors
+/// Names the value and the rule.
+pub fn sm_margin(sm_margin: u32, ctas: u32, rank: usize) -> Result<()> {
+    if sm_margin >= ctas {
+        let rule = format!("it must leave at least one of the {ctas} SMs of rank {rank} to compute");
+        return Err(Error::argument("sm_margin", sm_margin, rule));
+    }
+    Ok(())
+}
+
+/// Checks the rows of tiles that are walked together.
+///
+/// # Errors
+/// Names the value and the rule.
+pub fn raster_group(tiles: u32) -> Result<()> {
+    if tiles == 0 {
+        return Err(Error::argument("raster_group", 0, "tiles are walked in groups of at least 1 row"));
+    }
+    Ok(())
+}
+
+/// A deadline as kernels take it, in nanoseconds; one too long to count never comes.
+pub fn deadline_ns(deadline: Duration) -> u64 {
+    u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The value that all ranks pass.
