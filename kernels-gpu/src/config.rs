@@ -375,8 +375,3 @@ pub const fn roles(consumers: u32) -> &'static [Role] {
     const ALL: [Role; 5] = [Role::Producer, Role::Storer, Role::Loader, Role::Consumer(0), Role::Consumer(1)];
     if consumers == 1 { ALL.split_at(4).0 } else { &ALL }
 }
-
-const _: () = <Tile128x256>::CHECKED;
-const _: () = <Tile128x256<Tn, F16, F32>>::CHECKED;
-const _: () = <Tile64x128>::CHECKED;
-const _: () = <Tile64x128<Nt, F16, F32>>::CHECKED;

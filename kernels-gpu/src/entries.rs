@@ -3,9 +3,10 @@
 #![forbid(unsafe_code)]
 
 use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch};
-use crate::config::{Bf16, Element, F16, F32, Major, Nn, Nt, Tile64x128, Tile128x256, TileConfig, Tn};
+// The rows name tiles, layouts and types of it.
+use crate::config::*;
 
-/// What an entry computes.
+/// What an entry computes; named as its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// `D = A · B`.
@@ -14,7 +15,7 @@ pub enum Op {
     GemmReduceScatter,
 }
 
-/// One compiled kernel.
+/// One compiled kernel, with what the host must know of its configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Name of the `.entry`: architecture, operand type, op, operand layout, result type, tile.
@@ -39,9 +40,23 @@ pub struct Entry {
     pub param_align: usize,
     /// Tile rows, tile columns, elements along K of a stage.
     pub tile: [u32; 3],
+    /// Boxes of the tensor maps of A, B and D.
+    pub boxes: [TileBox; 3],
+    /// Bytes one tile takes in a slot.
+    pub slot_tile_bytes: u32,
+    /// Tiles of D start at rows that are multiples of this.
+    pub row_align: u32,
+}
+
+impl Entry {
+    /// Rows and columns of a tile of D.
+    pub const fn tile_extent(&self) -> [u32; 2] {
+        [self.tile[0], self.tile[1]]
+    }
 }
 
 const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
+    let () = C::CHECKED;
     Entry {
         name,
         op,
@@ -54,58 +69,64 @@ const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
         param_bytes: size_of::<Launch<Args>>(),
         param_align: 64,
         tile: [C::TILE_M, C::TILE_N, C::TILE_K],
+        boxes: [C::A_BOX, C::B_BOX, C::D_BOX],
+        slot_tile_bytes: C::SLOT_TILE_BYTES,
+        row_align: C::ROW_ALIGN,
     }
 }
 
-/// Calls `$with` with every compiled variant: names of its two entries, tile, stages, operand layout, operand type,
-/// result type.
-macro_rules! for_each_variant {
+/// Calls `$with` with every compiled kernel: one block for each type of arguments, one row an entry. A row has the entry's
+/// name, the kernel (a type of [`crate::kernels`] and the [`Op`] of the same name) and the tile configuration. All that
+/// lists kernels comes from these rows: [`ENTRIES`], the device's entry points, and the host's
+/// [`dispatch`](crate::kernels::dispatch).
+macro_rules! for_each_entry {
     ($with:ident) => {
         $with! {
-            sm90_bf16_gemm_nt_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_nt_bf16_128x256x64, Tile128x256, 3, Nt, Bf16, Bf16;
-            sm90_bf16_gemm_nt_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_nt_f32_128x256x64, Tile128x256, 3, Nt, Bf16, F32;
-            sm90_bf16_gemm_nn_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_nn_bf16_128x256x64, Tile128x256, 3, Nn, Bf16, Bf16;
-            sm90_bf16_gemm_nn_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_nn_f32_128x256x64, Tile128x256, 3, Nn, Bf16, F32;
-            sm90_bf16_gemm_tn_bf16_128x256x64, sm90_bf16_gemm_reduce_scatter_tn_bf16_128x256x64, Tile128x256, 3, Tn, Bf16, Bf16;
-            sm90_bf16_gemm_tn_f32_128x256x64, sm90_bf16_gemm_reduce_scatter_tn_f32_128x256x64, Tile128x256, 3, Tn, Bf16, F32;
-            sm90_f16_gemm_nt_f16_128x256x64, sm90_f16_gemm_reduce_scatter_nt_f16_128x256x64, Tile128x256, 3, Nt, F16, F16;
-            sm90_f16_gemm_nt_f32_128x256x64, sm90_f16_gemm_reduce_scatter_nt_f32_128x256x64, Tile128x256, 3, Nt, F16, F32;
-            sm90_f16_gemm_nn_f16_128x256x64, sm90_f16_gemm_reduce_scatter_nn_f16_128x256x64, Tile128x256, 3, Nn, F16, F16;
-            sm90_f16_gemm_nn_f32_128x256x64, sm90_f16_gemm_reduce_scatter_nn_f32_128x256x64, Tile128x256, 3, Nn, F16, F32;
-            sm90_f16_gemm_tn_f16_128x256x64, sm90_f16_gemm_reduce_scatter_tn_f16_128x256x64, Tile128x256, 3, Tn, F16, F16;
-            sm90_f16_gemm_tn_f32_128x256x64, sm90_f16_gemm_reduce_scatter_tn_f32_128x256x64, Tile128x256, 3, Tn, F16, F32;
-            sm90_bf16_gemm_nt_bf16_64x128x64, sm90_bf16_gemm_reduce_scatter_nt_bf16_64x128x64, Tile64x128, 8, Nt, Bf16, Bf16;
-            sm90_bf16_gemm_nt_f32_64x128x64, sm90_bf16_gemm_reduce_scatter_nt_f32_64x128x64, Tile64x128, 8, Nt, Bf16, F32;
-            sm90_f16_gemm_nt_f16_64x128x64, sm90_f16_gemm_reduce_scatter_nt_f16_64x128x64, Tile64x128, 8, Nt, F16, F16;
-            sm90_f16_gemm_nt_f32_64x128x64, sm90_f16_gemm_reduce_scatter_nt_f32_64x128x64, Tile64x128, 8, Nt, F16, F32;
+            GemmArgs {
+                sm90_bf16_gemm_nt_bf16_128x256x64: Gemm, Tile128x256<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_nt_f32_128x256x64: Gemm, Tile128x256<Nt, Bf16, F32>;
+                sm90_bf16_gemm_nn_bf16_128x256x64: Gemm, Tile128x256<Nn, Bf16, Bf16>;
+                sm90_bf16_gemm_nn_f32_128x256x64: Gemm, Tile128x256<Nn, Bf16, F32>;
+                sm90_bf16_gemm_tn_bf16_128x256x64: Gemm, Tile128x256<Tn, Bf16, Bf16>;
+                sm90_bf16_gemm_tn_f32_128x256x64: Gemm, Tile128x256<Tn, Bf16, F32>;
+                sm90_f16_gemm_nt_f16_128x256x64: Gemm, Tile128x256<Nt, F16, F16>;
+                sm90_f16_gemm_nt_f32_128x256x64: Gemm, Tile128x256<Nt, F16, F32>;
+                sm90_f16_gemm_nn_f16_128x256x64: Gemm, Tile128x256<Nn, F16, F16>;
+                sm90_f16_gemm_nn_f32_128x256x64: Gemm, Tile128x256<Nn, F16, F32>;
+                sm90_f16_gemm_tn_f16_128x256x64: Gemm, Tile128x256<Tn, F16, F16>;
+                sm90_f16_gemm_tn_f32_128x256x64: Gemm, Tile128x256<Tn, F16, F32>;
+                sm90_bf16_gemm_nt_bf16_64x128x64: Gemm, Tile64x128<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_nt_f32_64x128x64: Gemm, Tile64x128<Nt, Bf16, F32>;
+                sm90_f16_gemm_nt_f16_64x128x64: Gemm, Tile64x128<Nt, F16, F16>;
+                sm90_f16_gemm_nt_f32_64x128x64: Gemm, Tile64x128<Nt, F16, F32>;
+            }
+            GemmReduceScatterArgs {
+                sm90_bf16_gemm_reduce_scatter_nt_bf16_128x256x64: GemmReduceScatter, Tile128x256<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_nt_f32_128x256x64: GemmReduceScatter, Tile128x256<Nt, Bf16, F32>;
+                sm90_bf16_gemm_reduce_scatter_nn_bf16_128x256x64: GemmReduceScatter, Tile128x256<Nn, Bf16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_nn_f32_128x256x64: GemmReduceScatter, Tile128x256<Nn, Bf16, F32>;
+                sm90_bf16_gemm_reduce_scatter_tn_bf16_128x256x64: GemmReduceScatter, Tile128x256<Tn, Bf16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_tn_f32_128x256x64: GemmReduceScatter, Tile128x256<Tn, Bf16, F32>;
+                sm90_f16_gemm_reduce_scatter_nt_f16_128x256x64: GemmReduceScatter, Tile128x256<Nt, F16, F16>;
+                sm90_f16_gemm_reduce_scatter_nt_f32_128x256x64: GemmReduceScatter, Tile128x256<Nt, F16, F32>;
+                sm90_f16_gemm_reduce_scatter_nn_f16_128x256x64: GemmReduceScatter, Tile128x256<Nn, F16, F16>;
+                sm90_f16_gemm_reduce_scatter_nn_f32_128x256x64: GemmReduceScatter, Tile128x256<Nn, F16, F32>;
+                sm90_f16_gemm_reduce_scatter_tn_f16_128x256x64: GemmReduceScatter, Tile128x256<Tn, F16, F16>;
+                sm90_f16_gemm_reduce_scatter_tn_f32_128x256x64: GemmReduceScatter, Tile128x256<Tn, F16, F32>;
+                sm90_bf16_gemm_reduce_scatter_nt_bf16_64x128x64: GemmReduceScatter, Tile64x128<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_nt_f32_64x128x64: GemmReduceScatter, Tile64x128<Nt, Bf16, F32>;
+                sm90_f16_gemm_reduce_scatter_nt_f16_64x128x64: GemmReduceScatter, Tile64x128<Nt, F16, F16>;
+                sm90_f16_gemm_reduce_scatter_nt_f32_64x128x64: GemmReduceScatter, Tile64x128<Nt, F16, F32>;
+            }
         }
     };
 }
-#[cfg(target_arch = "nvptx64")]
-pub(crate) use for_each_variant;
+pub(crate) use for_each_entry;
 
 macro_rules! table {
-    ($($gemm:ident, $reduce_scatter:ident, $tile:ident, $stages:literal, $layout:ident, $input:ident, $output:ident;)*) => {
+    ($($args:ident { $($name:ident: $kernel:ident, $config:ty;)* })*) => {
         /// Every compiled kernel.
-        pub const ENTRIES: &[Entry] = &[
-            $(
-                entry::<$tile<$layout, $input, $output>, GemmArgs>(stringify!($gemm), Op::Gemm),
-                entry::<$tile<$layout, $input, $output>, GemmReduceScatterArgs>(
-                    stringify!($reduce_scatter),
-                    Op::GemmReduceScatter,
-                ),
-            )*
-        ];
+        pub const ENTRIES: &[Entry] = &[$($(entry::<$config, $args>(stringify!($name), Op::$kernel),)*)*];
     };
 }
-for_each_variant!(table);
-
-/// The entry of `op` for a configuration, if it was compiled.
-pub fn find<C: TileConfig>(op: Op) -> Option<&'static Entry> {
-    ENTRIES.iter().find(|e| {
-        e.op == op
-            && (e.input, e.output) == (C::IN, C::OUT)
-            && e.majors == [C::A_MAJOR, C::B_MAJOR]
-            && e.tile == [C::TILE_M, C::TILE_N, C::TILE_K]
-    })
-}
+for_each_entry!(table);

@@ -3,8 +3,9 @@
 use core::arch::{asm, global_asm};
 
 use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch, TensorMap};
-use crate::config::{Bf16, F16, F32, Nn, Nt, Tile64x128, Tile128x256, Tn};
-use crate::entries::for_each_variant;
+// The rows name tiles, layouts and types of it.
+use crate::config::*;
+use crate::entries::for_each_entry;
 use crate::kernels::{Kernel, Watched, gemm::Gemm, gemm_reduce_scatter::GemmReduceScatter};
 use crate::machine::WarpgroupRole;
 use crate::shape::{CtaPosition, Role, WARPGROUP_THREADS};
@@ -89,15 +90,8 @@ macro_rules! entry {
 }
 
 macro_rules! entries {
-    ($($gemm:ident, $reduce_scatter:ident, $tile:ident, $stages:literal, $layout:ident, $input:ident, $output:ident;)*) => {
-        $(
-            entry!($gemm, GemmArgs, Gemm<$tile<$layout, $input, $output>, $stages>);
-            entry!(
-                $reduce_scatter,
-                GemmReduceScatterArgs,
-                GemmReduceScatter<$tile<$layout, $input, $output>, $stages>
-            );
-        )*
+    ($($args:ident { $($name:ident: $kernel:ident, $config:ty;)* })*) => {
+        $($(entry!($name, $args, $kernel<$config, { <$config as TileConfig>::STAGES }>);)*)*
     };
 }
-for_each_variant!(entries);
+for_each_entry!(entries);

@@ -5,10 +5,8 @@ use std::time::Duration;
 use super::gemm_reduce_scatter::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP, RankMatrices, maps};
 use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmArgs, Watchdog};
-use crate::kernels::entries::Op;
-use crate::kernels::kernels::gemm::Gemm as Kernel;
+use crate::kernels::entries::{Entry, Op};
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
-use crate::plan::variant::{VariantFacts, with_config};
 use crate::plan::{RankLaunch, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
@@ -32,7 +30,7 @@ pub struct Gemm {
     world: World,
     rank: usize,
     variant: Variant,
-    facts: VariantFacts,
+    entry: &'static Entry,
     max_m: u32,
     n: u32,
     k: u32,
@@ -92,15 +90,15 @@ impl GemmBuilder<'_> {
         check::raster_group(self.raster_group)?;
         let (max_m, n, k) =
             (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
-        let facts = self.variant.facts(Op::Gemm)?;
-        check::tile_count(max_m, n, facts.tile.extent())?;
-        world.load(facts.entry)?;
+        let entry = self.variant.entry(Op::Gemm)?;
+        check::tile_count(max_m, n, entry.tile_extent())?;
+        world.load(entry)?;
         let words = world.symmetric(WORDS_BYTES)?;
         world.write(self.rank, words.base(self.rank), &[0; WORDS_BYTES as usize])?;
         Ok(Gemm {
             rank: self.rank,
             variant: self.variant,
-            facts,
+            entry,
             max_m,
             n,
             k,
@@ -186,7 +184,7 @@ impl Gemm {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", self.max_m)));
         }
         let (m, n, k, rank) = (m as u32, self.n, self.k, self.rank);
-        let maps = maps(self.variant, &self.facts, [m, m, n, k], [given.a, given.b, given.d], rank)?;
+        let maps = maps(self.variant, self.entry, [m, m, n, k], [given.a, given.b, given.d], rank)?;
         let base = self.words.base(rank);
         let mut peer_aborts = [GlobalAddr(0); MAX_WORLD];
         peer_aborts[0] = base;
@@ -201,15 +199,9 @@ impl Gemm {
         };
         let args = GemmArgs { m, n, k, raster_group: self.raster_group, watchdog };
         let num_ctas = self.world.ctas(rank) - self.sm_margin;
-        let launch = RankLaunch { rank, entry: self.facts.entry, maps, args, num_ctas };
+        let launch = RankLaunch { rank, entry: self.entry, maps, args, num_ctas };
         let stream = stream.as_ref().map(std::slice::from_ref);
-        with_config!(
-            self.variant,
-            self.facts.tile,
-            Config,
-            // SAFETY: the caller's.
-            STAGES => unsafe { self.world.launch::<Kernel<Config, STAGES>>([&launch], stream) },
-            else Ok(())
-        )
+        // SAFETY: the caller's.
+        unsafe { self.world.launch([&launch], stream) }
     }
 }

@@ -9,12 +9,11 @@ use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmReduceScatterArgs, Placement, Transport, Watchdog};
 use crate::kernels::comm::route::chunk_of;
 use crate::kernels::comm::workspace::Workspace;
-use crate::kernels::entries::Op;
-use crate::kernels::kernels::gemm_reduce_scatter::GemmReduceScatter as Kernel;
+use crate::kernels::entries::{Entry, Op};
 use crate::kernels::schedule::chunked::max_chunk_tiles;
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD, Rank};
 use crate::plan::operand::{MapSpec, MatrixArg, MatrixRole};
-use crate::plan::variant::{TileShape, VariantFacts, with_config};
+use crate::plan::variant::SMALL_TILE;
 use crate::plan::{RankLaunch, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
@@ -71,9 +70,9 @@ pub struct GemmReduceScatter {
 #[derive(Clone, Copy, Debug)]
 struct Options {
     variant: Variant,
-    facts: VariantFacts,
+    entry: &'static Entry,
     /// For calls with few rows a rank.
-    small: Option<VariantFacts>,
+    small: Option<&'static Entry>,
     max_m: u32,
     n: u32,
     k: u32,
@@ -177,23 +176,20 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         }
         check::raster_group(self.raster_group)?;
         let world = self.world.clone();
-        let facts = self.variant.facts(Op::GemmReduceScatter)?;
-        let small = self.variant.facts_of(Op::GemmReduceScatter, TileShape::T64x128);
-        let [tile_m, tile_n] = facts.tile.extent();
-        check::tile_count(max_m + facts.row_align - 1, n, [tile_m, tile_n])?;
+        let entry = self.variant.entry(Op::GemmReduceScatter)?;
+        let small = self.variant.entry_of(Op::GemmReduceScatter, SMALL_TILE);
+        check::tile_count(max_m + entry.row_align - 1, n, entry.tile_extent())?;
         // Both tiles share signals and slots: room for the larger number of tiles, and for the larger slots.
-        let tiles = |facts: &VariantFacts, max_m| {
-            max_chunk_tiles(max_m, n, world_size as u32, facts.tile.extent(), facts.row_align)
-        };
-        let small_tiles = small.map_or(0, |s| tiles(&s, min(max_m, SMALL_ROWS * world_size as u32)));
-        let slot_tiles = max(tiles(&facts, max_m), small_tiles);
-        let slots_bytes =
-            |facts: &VariantFacts| world_size as u64 * u64::from(slot_tiles) * u64::from(facts.slot_tile_bytes);
-        let parity_stride = max(slots_bytes(&facts), small.map_or(0, |s| slots_bytes(&s)));
+        let tiles =
+            |entry: &Entry, max_m| max_chunk_tiles(max_m, n, world_size as u32, entry.tile_extent(), entry.row_align);
+        let small_tiles = small.map_or(0, |s| tiles(s, min(max_m, SMALL_ROWS * world_size as u32)));
+        let slot_tiles = max(tiles(entry, max_m), small_tiles);
+        let slots_bytes = |entry: &Entry| world_size as u64 * u64::from(slot_tiles) * u64::from(entry.slot_tile_bytes);
+        let parity_stride = max(slots_bytes(entry), small.map_or(0, slots_bytes));
         let deadline_ns = check::deadline_ns(self.deadline);
         let options = Options {
             variant: self.variant,
-            facts,
+            entry,
             small,
             max_m,
             n,
@@ -207,9 +203,9 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             slot_tiles,
             parity_stride,
         };
-        world.load(facts.entry)?;
+        world.load(entry)?;
         if let Some(small) = small {
-            world.load(small.entry)?;
+            world.load(small)?;
         }
         let bytes = layout(&options, world_size, GlobalAddr(0)).bytes(self.transport);
         let workspace = world.symmetric(bytes)?;
@@ -225,7 +221,7 @@ fn layout(options: &Options, world: usize, base: GlobalAddr) -> Workspace {
         base,
         world: world as u32,
         slot_tiles: options.slot_tiles,
-        tile_bytes: options.facts.slot_tile_bytes,
+        tile_bytes: options.entry.slot_tile_bytes,
         parity_stride: options.parity_stride,
     }
 }
@@ -233,7 +229,7 @@ fn layout(options: &Options, world: usize, base: GlobalAddr) -> Workspace {
 /// Describes A, B and D of one rank: `[m, rows of D, n, k]`.
 pub(crate) fn maps(
     variant: Variant,
-    facts: &VariantFacts,
+    entry: &Entry,
     [m, d_rows, n, k]: [u32; 4],
     [a, b, d]: [MatrixArg; 3],
     rank: usize,
@@ -244,9 +240,9 @@ pub(crate) fn maps(
     let (a_shape, b_shape) =
         (variant.layout.a_shape(m as usize, k as usize), variant.layout.b_shape(n as usize, k as usize));
     Ok([
-        a.describe(role("A"), a_shape, variant.input, facts.boxes[0])?,
-        b.describe(role("B"), b_shape, variant.input, facts.boxes[1])?,
-        d.describe(role("D"), (d_rows as usize, n as usize), variant.output, facts.boxes[2])?,
+        a.describe(role("A"), a_shape, variant.input, entry.boxes[0])?,
+        b.describe(role("B"), b_shape, variant.input, entry.boxes[1])?,
+        d.describe(role("D"), (d_rows as usize, n as usize), variant.output, entry.boxes[2])?,
     ])
 }
 
@@ -328,15 +324,8 @@ impl GemmReduceScatter {
     /// concurrently.
     pub unsafe fn launch(&self, m: usize, matrices: &[RankMatrices], streams: Option<&[RawStream]>) -> Result<()> {
         let launches = self.prepare(m, matrices)?;
-        let launches = launches.iter().flatten();
-        with_config!(
-            self.options.variant,
-            self.facts_for(m).tile,
-            Config,
-            // SAFETY: the caller's.
-            STAGES => unsafe { self.world.launch::<Kernel<Config, STAGES>>(launches, streams) },
-            else Ok(())
-        )
+        // SAFETY: the caller's.
+        unsafe { self.world.launch(launches.iter().flatten(), streams) }
     }
 
     fn prepare(
@@ -358,7 +347,7 @@ impl GemmReduceScatter {
         if m > o.max_m as usize {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", o.max_m)));
         }
-        let facts = self.facts_for(m);
+        let entry = self.entry_for(m);
         let m = m as u32;
         let mut workspaces = [GlobalAddr(0); MAX_WORLD];
         for (rank, base) in workspaces.iter_mut().enumerate().take(world) {
@@ -368,7 +357,7 @@ impl GemmReduceScatter {
         for (rank, given) in matrices.iter().enumerate() {
             let rows = chunk_of(m, world as u32, Rank(rank as u32)).rows;
             let (k, n) = (o.k, o.n);
-            let maps = maps(o.variant, facts, [m, rows, n, k], [given.a, given.b, given.d], rank)?;
+            let maps = maps(o.variant, entry, [m, rows, n, k], [given.a, given.b, given.d], rank)?;
             let share = self.world.ctas(rank);
             // A box is stored in steps of 16 bytes: rows of D that are no whole number of them are added up from the slots,
             // with stores of single elements.
@@ -388,7 +377,7 @@ impl GemmReduceScatter {
                 partition_ctas,
                 transport: o.transport as u32,
                 placement: placement as u32,
-                pace_ns: pacing::pace_ns(m, n, k, facts.slot_tile_bytes),
+                pace_ns: pacing::pace_ns(m, n, k, entry.slot_tile_bytes),
                 reserved: 0,
                 slot_tiles: o.slot_tiles,
                 parity_stride: o.parity_stride,
@@ -397,16 +386,16 @@ impl GemmReduceScatter {
                 d_stride: given.d.row_stride * u64::from(o.variant.output.bytes()),
                 watchdog: self.watchdog(rank),
             };
-            launches[rank] = Some(RankLaunch { rank, entry: facts.entry, maps, args, num_ctas });
+            launches[rank] = Some(RankLaunch { rank, entry, maps, args, num_ctas });
         }
         Ok(launches)
     }
 
     /// The kernel for a call over `m` rows: the same on every rank.
-    fn facts_for(&self, m: usize) -> &VariantFacts {
-        match &self.options.small {
+    fn entry_for(&self, m: usize) -> &'static Entry {
+        match self.options.small {
             Some(small) if m <= SMALL_ROWS as usize * self.world.size() => small,
-            _ => &self.options.facts,
+            _ => self.options.entry,
         }
     }
 

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::kernels::config::{Element, Major, TileBox, TileConfig};
-use crate::kernels::entries::{self, ENTRIES, Entry, Op};
+use crate::kernels::config::{Element, Major};
+use crate::kernels::entries::{ENTRIES, Entry, Op};
 
 /// How the row-major operands of `D = A · B` lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -78,92 +78,17 @@ impl fmt::Display for Variant {
     }
 }
 
-/// The compiled tile configurations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TileShape {
-    /// 128 × 256: the main one.
-    T128x256,
-    /// 64 × 128: for at most 64 rows a rank, where memory bandwidth is the bound. Layout nt only.
-    T64x128,
-}
-
-impl TileShape {
-    /// Rows and columns.
-    pub fn extent(self) -> [u32; 2] {
-        match self {
-            Self::T128x256 => [128, 256],
-            Self::T64x128 => [64, 128],
-        }
-    }
-}
-
-/// What the host must know of a compiled variant.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct VariantFacts {
-    pub tile: TileShape,
-    pub entry: &'static Entry,
-    pub boxes: [TileBox; 3],
-    pub slot_tile_bytes: u32,
-    pub row_align: u32,
-}
-
-impl VariantFacts {
-    pub fn of<C: TileConfig>(op: Op, tile: TileShape) -> Option<Self> {
-        Some(Self {
-            tile,
-            entry: entries::find::<C>(op)?,
-            boxes: [C::A_BOX, C::B_BOX, C::D_BOX],
-            slot_tile_bytes: C::SLOT_TILE_BYTES,
-            row_align: C::ROW_ALIGN,
-        })
-    }
-}
-
-/// `$body` with `$config` the tile configuration of `$variant` with tile `$tile`, and `$stages` its stages; `$none` if there
-/// is none.
-macro_rules! with_config {
-    ($variant:expr, $tile:expr, $config:ident, $stages:ident => $body:expr, else $none:expr) => {{
-        use $crate::kernels::config::{Bf16, Element, F16, F32, Nn, Nt, Tile64x128, Tile128x256, Tn};
-        use $crate::plan::variant::{Layout, TileShape};
-        let variant: $crate::plan::Variant = $variant;
-        macro_rules! arm {
-            ($name:ident, $count:literal, $layout:ident, $input:ident, $output:ident) => {{
-                type $config = $name<$layout, $input, $output>;
-                #[allow(dead_code, reason = "not every use needs the stages")]
-                const $stages: u32 = $count;
-                $body
-            }};
-        }
-        match ($tile, variant.layout, variant.input, variant.output) {
-            (TileShape::T128x256, Layout::Nt, Element::Bf16, Element::Bf16) => arm!(Tile128x256, 3, Nt, Bf16, Bf16),
-            (TileShape::T128x256, Layout::Nn, Element::Bf16, Element::Bf16) => arm!(Tile128x256, 3, Nn, Bf16, Bf16),
-            (TileShape::T128x256, Layout::Tn, Element::Bf16, Element::Bf16) => arm!(Tile128x256, 3, Tn, Bf16, Bf16),
-            (TileShape::T64x128, Layout::Nt, Element::Bf16, Element::Bf16) => arm!(Tile64x128, 8, Nt, Bf16, Bf16),
-            (TileShape::T128x256, Layout::Nt, Element::Bf16, Element::F32) => arm!(Tile128x256, 3, Nt, Bf16, F32),
-            (TileShape::T128x256, Layout::Nn, Element::Bf16, Element::F32) => arm!(Tile128x256, 3, Nn, Bf16, F32),
-            (TileShape::T128x256, Layout::Tn, Element::Bf16, Element::F32) => arm!(Tile128x256, 3, Tn, Bf16, F32),
-            (TileShape::T64x128, Layout::Nt, Element::Bf16, Element::F32) => arm!(Tile64x128, 8, Nt, Bf16, F32),
-            (TileShape::T128x256, Layout::Nt, Element::F16, Element::F16) => arm!(Tile128x256, 3, Nt, F16, F16),
-            (TileShape::T128x256, Layout::Nn, Element::F16, Element::F16) => arm!(Tile128x256, 3, Nn, F16, F16),
-            (TileShape::T128x256, Layout::Tn, Element::F16, Element::F16) => arm!(Tile128x256, 3, Tn, F16, F16),
-            (TileShape::T64x128, Layout::Nt, Element::F16, Element::F16) => arm!(Tile64x128, 8, Nt, F16, F16),
-            (TileShape::T128x256, Layout::Nt, Element::F16, Element::F32) => arm!(Tile128x256, 3, Nt, F16, F32),
-            (TileShape::T128x256, Layout::Nn, Element::F16, Element::F32) => arm!(Tile128x256, 3, Nn, F16, F32),
-            (TileShape::T128x256, Layout::Tn, Element::F16, Element::F32) => arm!(Tile128x256, 3, Tn, F16, F32),
-            (TileShape::T64x128, Layout::Nt, Element::F16, Element::F32) => arm!(Tile64x128, 8, Nt, F16, F32),
-            _ => $none,
-        }
-    }};
-}
-pub(crate) use with_config;
+/// Rows and columns of the main tile: every variant of every op has it.
+pub(crate) const MAIN_TILE: [u32; 2] = [128, 256];
+/// Rows and columns of the tile for at most 64 rows a rank, where memory bandwidth is the bound. Layout nt only.
+pub(crate) const SMALL_TILE: [u32; 2] = [64, 128];
 
 impl Variant {
     /// Every variant of `op` that was compiled with its main tile.
     pub fn supported(op: Op) -> impl Iterator<Item = Self> {
-        let [m, n] = TileShape::T128x256.extent();
         ENTRIES
             .iter()
-            .filter(move |e| e.op == op && e.tile[..2] == [m, n])
+            .filter(move |e| e.op == op && e.tile_extent() == MAIN_TILE)
             .filter_map(|e| Some(Self { layout: Layout::of(e.majors)?, input: e.input, output: e.output }))
     }
 
@@ -171,16 +96,19 @@ impl Variant {
     ///
     /// # Errors
     /// [`Error::Argument`] that lists the supported variants.
-    pub(crate) fn facts(self, op: Op) -> Result<VariantFacts> {
-        self.facts_of(op, TileShape::T128x256).ok_or_else(|| {
+    pub(crate) fn entry(self, op: Op) -> Result<&'static Entry> {
+        self.entry_of(op, MAIN_TILE).ok_or_else(|| {
             let all: Vec<_> = Self::supported(op).map(|v| v.to_string()).collect();
             Error::argument("layout and types", self, format!("supported are {}", all.join(", ")))
         })
     }
 
-    /// What was compiled for this variant with tile `tile`, if anything.
-    pub(crate) fn facts_of(self, op: Op, tile: TileShape) -> Option<VariantFacts> {
-        with_config!(self, tile, Config, STAGES => VariantFacts::of::<Config>(op, tile), else None)
+    /// What was compiled for this variant with a tile of these rows and columns, if anything.
+    pub(crate) fn entry_of(self, op: Op, tile: [u32; 2]) -> Option<&'static Entry> {
+        ENTRIES.iter().find(|e| {
+            (e.op, e.input, e.output, e.tile_extent()) == (op, self.input, self.output, tile)
+                && e.majors == self.layout.majors()
+        })
     }
 }
 
@@ -193,12 +121,9 @@ mod tests {
         for op in [Op::Gemm, Op::GemmReduceScatter] {
             assert_eq!(Variant::supported(op).count(), 12);
             for variant in Variant::supported(op) {
-                let facts = variant.facts(op).unwrap();
-                assert_eq!(
-                    (facts.entry.op, facts.entry.input, facts.entry.output),
-                    (op, variant.input, variant.output)
-                );
-                assert_eq!(facts.entry.majors, variant.layout.majors());
+                let entry = variant.entry(op).unwrap();
+                assert_eq!((entry.op, entry.input, entry.output), (op, variant.input, variant.output));
+                assert_eq!((entry.majors, entry.tile_extent()), (variant.layout.majors(), MAIN_TILE));
             }
         }
     }
@@ -206,7 +131,7 @@ mod tests {
     #[test]
     fn an_unsupported_variant_lists_the_supported_ones() {
         let variant = Variant { layout: Layout::Nt, input: Element::F32, output: Element::F32 };
-        let text = variant.facts(Op::Gemm).unwrap_err().to_string();
+        let text = variant.entry(Op::Gemm).unwrap_err().to_string();
         assert!(text.contains("nt f32 → f32") && text.contains("tn f16 → f32"), "{text}");
     }
 }

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::kernels::abi::FaultRecord;
 use crate::kernels::entries::Entry;
-use crate::kernels::kernels::Kernel;
+use crate::kernels::kernels::dispatch::KernelArgs;
 use crate::kernels::shape::GlobalAddr;
 use crate::plan::{RankLaunch, check};
 
@@ -248,16 +248,13 @@ impl World {
     ///
     /// # Safety
     /// The arguments and maps describe memory that stays valid until the kernels have ended.
-    pub(crate) unsafe fn launch<'a, K: Kernel>(
+    pub(crate) unsafe fn launch<'a, Args: KernelArgs>(
         &self,
-        launches: impl IntoIterator<Item = &'a RankLaunch<K::Args>>,
+        launches: impl IntoIterator<Item = &'a RankLaunch<Args>>,
         streams: Option<&[RawStream]>,
-    ) -> Result<()>
-    where
-        K::Args: 'static,
-    {
+    ) -> Result<()> {
         match &*self.machine {
-            Machine::Emulated(world) => world.launch::<K>(launches),
+            Machine::Emulated(world) => launches.into_iter().try_for_each(|launch| world.launch(launch)),
             // SAFETY: the caller's.
             Machine::Gpu(world) => unsafe { world.launch(launches, streams) },
         }

@@ -1,6 +1,8 @@
 //! The kernels: which roles there are and what each does, in order. One file a kernel.
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod dispatch;
 pub mod gemm;
 pub mod gemm_reduce_scatter;
 
