@@ -62,7 +62,8 @@ fn load_operand<M: BulkCopy>(
 
 /// Consumer `consumer`: multiplies `k_tiles` stages into `acc`, which is overwritten (zeros when there is none).
 ///
-/// One multiplication stays in flight: a stage is released when the next one's has been issued.
+/// One multiplication stays in flight: a stage is released when the next one's has been issued. Where sums are promoted,
+/// none does: while one consumer adds, the other's multiplication keeps the tensor cores busy.
 #[inline(always)]
 pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STAGES: u32>(
     ring: &OperandRing<'_, M, STAGES>,
@@ -87,9 +88,15 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
         // 64 rows of A: rows of one box when K is contiguous, a box of their own when M is.
         let a = stage.plus(consumer * PANEL_ROWS * ROW_BYTES);
         ring.m.issue_mma(acc, a, stage.plus(C::A_BOX.total_bytes()), k_tile > 0);
-        ring.m.wait_mma::<1>(acc);
-        if let Some(read) = reading.replace(slot) {
-            ring.consumer_release(read);
+        if C::PROMOTES {
+            ring.m.wait_mma::<0>(acc);
+            ring.consumer_release(slot);
+            ring.m.promote(acc);
+        } else {
+            ring.m.wait_mma::<1>(acc);
+            if let Some(read) = reading.replace(slot) {
+                ring.consumer_release(read);
+            }
         }
         state.advance();
         k_tile += 1;

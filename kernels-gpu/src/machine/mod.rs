@@ -113,7 +113,7 @@ pub trait BulkCopy {
 ///
 /// A panel is 64 rows × `C::PANEL_COLS` columns of a tile, in `C::OUT` in shared memory, swizzled by 128 bytes.
 pub trait WarpgroupMma<C: TileConfig> {
-    /// 64 × `TILE_N` accumulators in f32.
+    /// 64 × `TILE_N` accumulators in f32; where `C::PROMOTES`, with the sums of the latest stage beside them.
     type Acc;
     /// One panel's values in f32.
     type Panel;
@@ -123,10 +123,19 @@ pub trait WarpgroupMma<C: TileConfig> {
 
     /// Issues `acc (+)= A · Bᵀ` over one stage: 64 rows of A at `a`, `TILE_N` rows of B at `b`, `TILE_K` deep. The old
     /// value counts only if `accumulate`. Asynchronous: closes one wgmma group.
+    ///
+    /// Where `C::PROMOTES`, the product goes to the sums beside the accumulator, whatever `accumulate` says, and
+    /// [`Self::promote`] adds it: once between two of these, after the wait for the group.
     fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool);
 
     /// Waits until at most `PENDING` of the latest wgmma groups are still running.
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Self::Acc);
+
+    /// Adds the latest stage's product to the accumulator, in f32. Only where `C::PROMOTES`.
+    fn promote(&self, acc: &mut Self::Acc);
+
+    /// Multiplies every accumulator by `factor`, in f32.
+    fn scale(&self, acc: &mut Self::Acc, factor: f32);
 
     /// A panel of zeros.
     fn zero_panel(&self) -> Self::Panel;

@@ -27,6 +27,14 @@ impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
         }
     }
 
+    fn promote(&self, acc: &mut Accumulator) {
+        WarpgroupMma::<C>::promote(self.agent, acc);
+    }
+
+    fn scale(&self, acc: &mut Accumulator, factor: f32) {
+        WarpgroupMma::<C>::scale(self.agent, acc, factor);
+    }
+
     fn zero_panel(&self) -> Panel {
         WarpgroupMma::<C>::zero_panel(self.agent)
     }
