@@ -21,12 +21,13 @@ macro_rules! assert_layout {
 #[test]
 fn fields_lie_where_the_kernels_read_them() {
     assert_eq!((size_of::<TensorMap>(), align_of::<TensorMap>()), (128, 16));
-    assert_layout!(Launch<GemmArgs>, size 512, align 16, { maps: 0, args: 384 });
-    assert_layout!(Launch<GemmReduceScatterArgs>, size 624, align 16, { maps: 0, args: 384 });
-    assert_layout!(GemmArgs, size 120, align 8, { m: 0, n: 4, k: 8, raster_group: 12, watchdog: 16 });
-    assert_layout!(GemmReduceScatterArgs, size 240, align 8, {
+    assert_layout!(Launch<GemmArgs>, size 528, align 16, { maps: 0, args: 384 });
+    assert_layout!(Launch<GemmReduceScatterArgs>, size 640, align 16, { maps: 0, args: 384 });
+    assert_layout!(GemmArgs, size 136, align 8, { m: 0, n: 4, k: 8, raster_group: 12, scales: 16, watchdog: 32 });
+    assert_layout!(GemmReduceScatterArgs, size 256, align 8, {
         m: 0, n: 4, k: 8, raster_group: 12, rank: 16, world: 20, partition_ctas: 24, transport: 28, placement: 32,
-        pace_ns: 36, reserved: 40, slot_tiles: 44, parity_stride: 48, workspaces: 56, d: 120, d_stride: 128, watchdog: 136,
+        pace_ns: 36, reserved: 40, slot_tiles: 44, parity_stride: 48, workspaces: 56, d: 120, d_stride: 128, scales: 136,
+        watchdog: 152,
     });
     assert_layout!(Watchdog, size 104, align 8, {
         deadline_ns: 0, abort: 8, claim: 16, record: 24, rank: 32, world: 36, peer_aborts: 40,

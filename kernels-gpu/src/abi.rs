@@ -158,9 +158,15 @@ pub struct GemmArgs {
     pub k: u32,
     /// Rows of tiles that are walked together (see `schedule::raster`).
     pub raster_group: u32,
+    /// Where the scales of A and B lie: see [`Scales`].
+    pub scales: Scales,
     /// Bounds of the waits.
     pub watchdog: Watchdog,
 }
+
+/// Scales of A and B, f32 in device memory, for 8-bit operands: every sum of products is multiplied by both, once. The null
+/// address stands for 1.
+pub type Scales = [GlobalAddr; 2];
 
 /// How a finished tile gets to its owner.
 #[repr(u32)]
@@ -222,6 +228,8 @@ pub struct GemmReduceScatterArgs {
     pub d: GlobalAddr,
     /// Bytes from one row of D to the next.
     pub d_stride: u64,
+    /// Where the scales of this rank's A and B lie: see [`Scales`].
+    pub scales: Scales,
     /// Bounds of the waits.
     pub watchdog: Watchdog,
 }

@@ -18,12 +18,14 @@ pub enum Op {
 /// One compiled kernel, with what the host must know of its configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Name of the `.entry`: architecture, operand type, op, operand layout, result type, tile.
+    /// Name of the `.entry`: architecture, operand type (both where they differ), op, operand layout, result type, tile.
     pub name: &'static str,
     /// What it computes.
     pub op: Op,
-    /// Type of A and B.
+    /// Type of A.
     pub input: Element,
+    /// Type of B.
+    pub input_b: Element,
     /// Type of D.
     pub output: Element,
     /// How A and B lie in memory.
@@ -61,6 +63,7 @@ const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
         name,
         op,
         input: C::IN,
+        input_b: C::IN_B,
         output: C::OUT,
         majors: [C::A_MAJOR, C::B_MAJOR],
         threads: C::THREADS,
@@ -99,6 +102,20 @@ macro_rules! for_each_entry {
                 sm90_bf16_gemm_nt_f32_64x128x64: Gemm, Tile64x128<Nt, Bf16, F32>;
                 sm90_f16_gemm_nt_f16_64x128x64: Gemm, Tile64x128<Nt, F16, F16>;
                 sm90_f16_gemm_nt_f32_64x128x64: Gemm, Tile64x128<Nt, F16, F32>;
+                sm90_bf16_gemm_nt_f16_128x256x64: Gemm, Tile128x256<Nt, Bf16, F16>;
+                sm90_f16_gemm_nt_bf16_128x256x64: Gemm, Tile128x256<Nt, F16, Bf16>;
+                sm90_bf16_gemm_nn_f16_128x256x64: Gemm, Tile128x256<Nn, Bf16, F16>;
+                sm90_f16_gemm_nn_bf16_128x256x64: Gemm, Tile128x256<Nn, F16, Bf16>;
+                sm90_bf16_gemm_tn_f16_128x256x64: Gemm, Tile128x256<Tn, Bf16, F16>;
+                sm90_f16_gemm_tn_bf16_128x256x64: Gemm, Tile128x256<Tn, F16, Bf16>;
+                sm90_bf16_gemm_nt_f16_64x128x64: Gemm, Tile64x128<Nt, Bf16, F16>;
+                sm90_f16_gemm_nt_bf16_64x128x64: Gemm, Tile64x128<Nt, F16, Bf16>;
+                sm90_e4m3_gemm_nt_bf16_128x128x128: Gemm, Tile128x128<Nt, E4m3, Bf16>;
+                sm90_e4m3_gemm_nt_f16_128x128x128: Gemm, Tile128x128<Nt, E4m3, F16>;
+                sm90_e4m3_gemm_nt_f32_128x128x128: Gemm, Tile128x128<Nt, E4m3, F32>;
+                sm90_e4m3_e5m2_gemm_nt_bf16_128x128x128: Gemm, Tile128x128<Nt, Pair<E4m3, E5m2>, Bf16>;
+                sm90_e4m3_e5m2_gemm_nt_f16_128x128x128: Gemm, Tile128x128<Nt, Pair<E4m3, E5m2>, F16>;
+                sm90_e4m3_e5m2_gemm_nt_f32_128x128x128: Gemm, Tile128x128<Nt, Pair<E4m3, E5m2>, F32>;
             }
             GemmReduceScatterArgs {
                 sm90_bf16_gemm_reduce_scatter_nt_bf16_128x256x64: GemmReduceScatter, Tile128x256<Nt, Bf16, Bf16>;
@@ -117,6 +134,20 @@ macro_rules! for_each_entry {
                 sm90_bf16_gemm_reduce_scatter_nt_f32_64x128x64: GemmReduceScatter, Tile64x128<Nt, Bf16, F32>;
                 sm90_f16_gemm_reduce_scatter_nt_f16_64x128x64: GemmReduceScatter, Tile64x128<Nt, F16, F16>;
                 sm90_f16_gemm_reduce_scatter_nt_f32_64x128x64: GemmReduceScatter, Tile64x128<Nt, F16, F32>;
+                sm90_bf16_gemm_reduce_scatter_nt_f16_128x256x64: GemmReduceScatter, Tile128x256<Nt, Bf16, F16>;
+                sm90_f16_gemm_reduce_scatter_nt_bf16_128x256x64: GemmReduceScatter, Tile128x256<Nt, F16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_nn_f16_128x256x64: GemmReduceScatter, Tile128x256<Nn, Bf16, F16>;
+                sm90_f16_gemm_reduce_scatter_nn_bf16_128x256x64: GemmReduceScatter, Tile128x256<Nn, F16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_tn_f16_128x256x64: GemmReduceScatter, Tile128x256<Tn, Bf16, F16>;
+                sm90_f16_gemm_reduce_scatter_tn_bf16_128x256x64: GemmReduceScatter, Tile128x256<Tn, F16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_nt_f16_64x128x64: GemmReduceScatter, Tile64x128<Nt, Bf16, F16>;
+                sm90_f16_gemm_reduce_scatter_nt_bf16_64x128x64: GemmReduceScatter, Tile64x128<Nt, F16, Bf16>;
+                sm90_e4m3_gemm_reduce_scatter_nt_bf16_128x128x128: GemmReduceScatter, Tile128x128<Nt, E4m3, Bf16>;
+                sm90_e4m3_gemm_reduce_scatter_nt_f16_128x128x128: GemmReduceScatter, Tile128x128<Nt, E4m3, F16>;
+                sm90_e4m3_gemm_reduce_scatter_nt_f32_128x128x128: GemmReduceScatter, Tile128x128<Nt, E4m3, F32>;
+                sm90_e4m3_e5m2_gemm_reduce_scatter_nt_bf16_128x128x128: GemmReduceScatter, Tile128x128<Nt, Pair<E4m3, E5m2>, Bf16>;
+                sm90_e4m3_e5m2_gemm_reduce_scatter_nt_f16_128x128x128: GemmReduceScatter, Tile128x128<Nt, Pair<E4m3, E5m2>, F16>;
+                sm90_e4m3_e5m2_gemm_reduce_scatter_nt_f32_128x128x128: GemmReduceScatter, Tile128x128<Nt, Pair<E4m3, E5m2>, F32>;
             }
         }
     };

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmArgs, Watchdog};
 use crate::kernels::entries::{Entry, Op};
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
-use crate::plan::{RankLaunch, Variant, check};
+use crate::plan::{RankLaunch, Scales, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
 /// Builds a [`Gemm`].
@@ -134,12 +134,22 @@ impl Gemm {
     /// # Errors
     /// [`Error::Argument`] before anything is launched; [`Error::Fault`] if a wait passed its deadline.
     pub fn run(&self, m: usize, a: &Tensor, b: &Tensor, d: &mut Tensor) -> Result<()> {
-        let (n, k, Variant { layout, input, output }) = (self.n as usize, self.k as usize, self.variant);
+        self.run_scaled(m, a, b, d, TensorScales::default())
+    }
+
+    /// The same with scales of 8-bit operands, by which D is multiplied before it is rounded: each a 1 × 1 tensor of f32 on
+    /// this rank, or none, which stands for 1.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; [`Error::Argument`] for scales of 16-bit operands, and for tensors of another shape, type or rank.
+    pub fn run_scaled(&self, m: usize, a: &Tensor, b: &Tensor, d: &mut Tensor, scales: TensorScales<'_>) -> Result<()> {
+        let (n, k, Variant { layout, input, input_b, output }) = (self.n as usize, self.k as usize, self.variant);
         a.expect("a", self.rank, layout.a_shape(m, k), input)?;
-        b.expect("b", self.rank, layout.b_shape(n, k), input)?;
+        b.expect("b", self.rank, layout.b_shape(n, k), input_b)?;
         d.expect("d", self.rank, (m, n), output)?;
+        let scales = scales.on(self.rank)?;
         // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
-        unsafe { self.launch(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, None)? };
+        unsafe { self.launch_scaled(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, scales, None)? };
         self.finish()
     }
 
@@ -180,6 +190,26 @@ impl Gemm {
     /// The matrices lie in memory of this rank with the shapes of the plan, A and B readable and D writable until the call
     /// has ended on the stream.
     pub unsafe fn launch(&self, m: usize, given: &RankMatrices, stream: Option<RawStream>) -> Result<()> {
+        // SAFETY: the caller's.
+        unsafe { self.launch_scaled(m, given, Scales::NONE, stream) }
+    }
+
+    /// The same with scales of 8-bit operands, by which D is multiplied before it is rounded. They are read by the call, on its
+    /// stream.
+    ///
+    /// # Errors
+    /// As [`Self::launch`]; [`Error::Argument`] for scales of 16-bit operands, or an address that is null or not a multiple
+    /// of 4 bytes.
+    ///
+    /// # Safety
+    /// As [`Self::launch`]; the scales, four bytes each, can be read until the call has ended.
+    pub unsafe fn launch_scaled(
+        &self,
+        m: usize,
+        given: &RankMatrices,
+        scales: Scales,
+        stream: Option<RawStream>,
+    ) -> Result<()> {
         if m > self.max_m as usize {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", self.max_m)));
         }
@@ -197,7 +227,8 @@ impl Gemm {
             world: 1,
             peer_aborts,
         };
-        let args = GemmArgs { m, n, k, raster_group: self.raster_group, watchdog };
+        let args =
+            GemmArgs { m, n, k, raster_group: self.raster_group, scales: scales.check(self.variant, rank)?, watchdog };
         let num_ctas = self.world.ctas(rank) - self.sm_margin;
         let launch = RankLaunch { rank, entry: self.entry, maps, args, num_ctas };
         let stream = stream.as_ref().map(std::slice::from_ref);

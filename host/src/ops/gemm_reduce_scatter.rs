@@ -14,7 +14,7 @@ use crate::kernels::schedule::chunked::max_chunk_tiles;
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD, Rank};
 use crate::plan::operand::{MapSpec, MatrixArg, MatrixRole};
 use crate::plan::variant::SMALL_TILE;
-use crate::plan::{RankLaunch, Variant, check};
+use crate::plan::{RankLaunch, Scales, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
 /// What an op does when its waits take longer than this, unless told otherwise.
@@ -241,7 +241,7 @@ pub(crate) fn maps(
         (variant.layout.a_shape(m as usize, k as usize), variant.layout.b_shape(n as usize, k as usize));
     Ok([
         a.describe(role("A"), a_shape, variant.input, entry.boxes[0])?,
-        b.describe(role("B"), b_shape, variant.input, entry.boxes[1])?,
+        b.describe(role("B"), b_shape, variant.input_b, entry.boxes[1])?,
         d.describe(role("D"), (d_rows as usize, n as usize), variant.output, entry.boxes[2])?,
     ])
 }
@@ -283,6 +283,23 @@ impl GemmReduceScatter {
     /// [`Error::Argument`] or [`Error::RanksDisagree`] before anything is launched; [`Error::Fault`] if a wait passed its
     /// deadline: then every rank has left the call, and [`Self::recover`] makes the plan usable again.
     pub fn run(&self, m: usize, a: &[Tensor], b: &[Tensor], d: &mut [Tensor]) -> Result<()> {
+        self.run_scaled(m, a, b, d, &[])
+    }
+
+    /// The same with scales of 8-bit operands: of A_r and B_r in `scales[r]`, each a 1 × 1 tensor of f32 on rank r or none,
+    /// which stands for 1. Each rank's partial is multiplied by its scales before it is rounded. An empty slice stands for no
+    /// scales at all.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; [`Error::Argument`] for scales of 16-bit operands, and for tensors of another shape, type or rank.
+    pub fn run_scaled(
+        &self,
+        m: usize,
+        a: &[Tensor],
+        b: &[Tensor],
+        d: &mut [Tensor],
+        scales: &[TensorScales<'_>],
+    ) -> Result<()> {
         let world = self.world.size();
         for (name, given) in [("a", a.len()), ("b", b.len()), ("d", d.len())] {
             if given != world {
@@ -293,21 +310,22 @@ impl GemmReduceScatter {
                 ));
             }
         }
-        let Variant { layout, input, output } = self.options.variant;
+        let Variant { layout, input, input_b, output } = self.options.variant;
         check::agreed("rows of A", a.iter().map(Tensor::rows))?;
         check::agreed("columns of A", a.iter().map(Tensor::cols))?;
-        check::agreed("element type", a.iter().chain(b).map(|t| t.element().name()))?;
+        check::agreed("element type", a.iter().map(|t| t.element().name()))?;
         let (n, k) = (self.options.n as usize, self.options.k as usize);
         let mut matrices = Vec::with_capacity(world);
         for rank in 0..world {
             a[rank].expect(&format!("a[{rank}]"), rank, layout.a_shape(m, k), input)?;
-            b[rank].expect(&format!("b[{rank}]"), rank, layout.b_shape(n, k), input)?;
+            b[rank].expect(&format!("b[{rank}]"), rank, layout.b_shape(n, k), input_b)?;
             d[rank].expect(&format!("d[{rank}]"), rank, (self.rows_of(m, rank), n), output)?;
             matrices.push(RankMatrices { a: a[rank].arg(), b: b[rank].arg(), d: d[rank].arg() });
         }
+        let scales = TensorScales::all(scales, world)?;
         // SAFETY: the tensors are alive and of the right shape, the call ends before their borrow does, and `d` is borrowed
         // exclusively.
-        unsafe { self.launch(m, &matrices, None)? };
+        unsafe { self.launch_scaled(m, &matrices, &scales, None)? };
         self.finish()
     }
 
@@ -323,7 +341,27 @@ impl GemmReduceScatter {
     /// the shapes of [`RankMatrices`]. Every rank of the world makes the same calls in the same order, on streams that run
     /// concurrently.
     pub unsafe fn launch(&self, m: usize, matrices: &[RankMatrices], streams: Option<&[RawStream]>) -> Result<()> {
-        let launches = self.prepare(m, matrices)?;
+        // SAFETY: the caller's.
+        unsafe { self.launch_scaled(m, matrices, &[Scales::NONE; MAX_WORLD][..self.world.size()], streams) }
+    }
+
+    /// The same with scales of 8-bit operands: `scales[r]` are those of A_r and B_r, for which [`Self::run_scaled`] says what
+    /// becomes of them. They are read by the call, on its stream.
+    ///
+    /// # Errors
+    /// As [`Self::launch`]; [`Error::Argument`] for scales of 16-bit operands, or an address that is null or not a multiple
+    /// of 4 bytes.
+    ///
+    /// # Safety
+    /// As [`Self::launch`]; rank r can read its scales, four bytes each, until the call has ended.
+    pub unsafe fn launch_scaled(
+        &self,
+        m: usize,
+        matrices: &[RankMatrices],
+        scales: &[Scales],
+        streams: Option<&[RawStream]>,
+    ) -> Result<()> {
+        let launches = self.prepare(m, matrices, scales)?;
         // SAFETY: the caller's.
         unsafe { self.world.launch(launches.iter().flatten(), streams) }
     }
@@ -332,6 +370,7 @@ impl GemmReduceScatter {
         &self,
         m: usize,
         matrices: &[RankMatrices],
+        scales: &[Scales],
     ) -> Result<[Option<RankLaunch<GemmReduceScatterArgs>>; MAX_WORLD]> {
         let (o, world) = (&self.options, self.world.size());
         if self.needs_recovery.get() {
@@ -346,6 +385,9 @@ impl GemmReduceScatter {
         }
         if m > o.max_m as usize {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", o.max_m)));
+        }
+        if scales.len() != world {
+            return Err(Error::argument("number of scales", scales.len(), format!("there are {world} ranks")));
         }
         let entry = self.entry_for(m);
         let m = m as u32;
@@ -384,6 +426,7 @@ impl GemmReduceScatter {
                 workspaces,
                 d: GlobalAddr(given.d.addr),
                 d_stride: given.d.row_stride * u64::from(o.variant.output.bytes()),
+                scales: scales[rank].check(o.variant, rank)?,
                 watchdog: self.watchdog(rank),
             };
             launches[rank] = Some(RankLaunch { rank, entry, maps, args, num_ctas });

@@ -60,36 +60,49 @@ impl fmt::Display for Layout {
 pub struct Variant {
     /// How A and B lie.
     pub layout: Layout,
-    /// Type of A and B.
+    /// Type of A.
     pub input: Element,
+    /// Type of B: that of A, or e5m2 beside e4m3.
+    pub input_b: Element,
     /// Type of D, and of partials on the wire.
     pub output: Element,
 }
 
 impl Default for Variant {
     fn default() -> Self {
-        Self { layout: Layout::Nt, input: Element::Bf16, output: Element::Bf16 }
+        Self::new(Layout::Nt, Element::Bf16, Element::Bf16)
     }
 }
 
 impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} → {}", self.layout, self.input.name(), self.output.name())
+        write!(f, "{} {}", self.layout, self.input.name())?;
+        if self.input_b != self.input {
+            write!(f, " × {}", self.input_b.name())?;
+        }
+        write!(f, " → {}", self.output.name())
     }
 }
 
-/// Rows and columns of the main tile: every variant of every op has it.
-pub(crate) const MAIN_TILE: [u32; 2] = [128, 256];
+/// Rows and columns of the main tile: every variant of every op has it. Sums of 8-bit products are kept twice, so that there
+/// are registers for half the columns only.
+pub(crate) const fn main_tile(input: Element) -> [u32; 2] {
+    if input.bytes() == 1 { [128, 128] } else { [128, 256] }
+}
 /// Rows and columns of the tile for at most 64 rows a rank, where memory bandwidth is the bound. Layout nt only.
 pub(crate) const SMALL_TILE: [u32; 2] = [64, 128];
 
 impl Variant {
+    /// Both operands of type `input`.
+    pub const fn new(layout: Layout, input: Element, output: Element) -> Self {
+        Self { layout, input, input_b: input, output }
+    }
+
     /// Every variant of `op` that was compiled with its main tile.
     pub fn supported(op: Op) -> impl Iterator<Item = Self> {
-        ENTRIES
-            .iter()
-            .filter(move |e| e.op == op && e.tile_extent() == MAIN_TILE)
-            .filter_map(|e| Some(Self { layout: Layout::of(e.majors)?, input: e.input, output: e.output }))
+        ENTRIES.iter().filter(move |e| e.op == op && e.tile_extent() == main_tile(e.input)).filter_map(|e| {
+            Some(Self { layout: Layout::of(e.majors)?, input: e.input, input_b: e.input_b, output: e.output })
+        })
     }
 
     /// What was compiled for this variant with the main tile.
@@ -97,7 +110,7 @@ impl Variant {
     /// # Errors
     /// [`Error::Argument`] that lists the supported variants.
     pub(crate) fn entry(self, op: Op) -> Result<&'static Entry> {
-        self.entry_of(op, MAIN_TILE).ok_or_else(|| {
+        self.entry_of(op, main_tile(self.input)).ok_or_else(|| {
             let all: Vec<_> = Self::supported(op).map(|v| v.to_string()).collect();
             Error::argument("layout and types", self, format!("supported are {}", all.join(", ")))
         })
@@ -106,8 +119,8 @@ impl Variant {
     /// What was compiled for this variant with a tile of these rows and columns, if anything.
     pub(crate) fn entry_of(self, op: Op, tile: [u32; 2]) -> Option<&'static Entry> {
         ENTRIES.iter().find(|e| {
-            (e.op, e.input, e.output, e.tile_extent()) == (op, self.input, self.output, tile)
-                && e.majors == self.layout.majors()
+            (e.op, e.tile_extent(), e.majors) == (op, tile, self.layout.majors())
+                && (e.input, e.input_b, e.output) == (self.input, self.input_b, self.output)
         })
     }
 }
@@ -119,19 +132,23 @@ mod tests {
     #[test]
     fn every_compiled_entry_is_found_by_its_variant() {
         for op in [Op::Gemm, Op::GemmReduceScatter] {
-            assert_eq!(Variant::supported(op).count(), 12);
+            assert_eq!(Variant::supported(op).count(), 3 * 2 * 3 + 2 * 3);
             for variant in Variant::supported(op) {
                 let entry = variant.entry(op).unwrap();
                 assert_eq!((entry.op, entry.input, entry.output), (op, variant.input, variant.output));
-                assert_eq!((entry.majors, entry.tile_extent()), (variant.layout.majors(), MAIN_TILE));
+                assert_eq!((entry.majors, entry.tile_extent()), (variant.layout.majors(), main_tile(variant.input)));
             }
         }
     }
 
     #[test]
     fn an_unsupported_variant_lists_the_supported_ones() {
-        let variant = Variant { layout: Layout::Nt, input: Element::F32, output: Element::F32 };
-        let text = variant.entry(Op::Gemm).unwrap_err().to_string();
+        let text_of = |variant: Variant| variant.entry(Op::Gemm).unwrap_err().to_string();
+        let text = text_of(Variant::new(Layout::Nt, Element::F32, Element::F32));
         assert!(text.contains("nt f32 → f32") && text.contains("tn f16 → f32"), "{text}");
+        let text = text_of(Variant::new(Layout::Nn, Element::E4m3, Element::Bf16));
+        assert!(text.contains("is nn e4m3 → bf16") && text.contains("nt e4m3 × e5m2 → bf16"), "{text}");
+        let text = text_of(Variant::new(Layout::Nt, Element::E5m2, Element::Bf16));
+        assert!(text.contains("is nt e5m2 → bf16") && text.contains("nt bf16 → f16"), "{text}");
     }
 }

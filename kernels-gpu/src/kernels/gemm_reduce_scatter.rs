@@ -11,7 +11,7 @@
 use super::Kernel;
 use crate::abi::{GemmReduceScatterArgs, Operand, Placement, Transport, WaitKind};
 use crate::collective::carry::{deliver, pick_up};
-use crate::collective::epilogue::{store_panels, write_panels};
+use crate::collective::epilogue::{scale, scale_factor, store_panels, write_panels};
 use crate::collective::mainloop::{load_operands, multiply};
 use crate::collective::partials::{PartialsState, add_partials, load_partials, store_results, take_buffers};
 use crate::collective::setup::{init_barriers, operand_ring, panel_ring, stage_readers};
@@ -358,10 +358,12 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let operands = operand_ring::<M, C, STAGES>(m, role);
         let panels = panel_ring::<M, C>(m, role, consumer);
         let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
+        let factor = scale_factor::<M, C>(m, &self.args.scales);
         let mut nth = 0;
         while let Some(tile) = self.plain_tile(nth) {
             let mut acc = m.zero_acc();
             multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, self.k_tiles(), &mut acc)?;
+            scale::<M, C>(m, &mut acc, factor);
             write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
             nth += 1;
         }
@@ -370,6 +372,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         while let Some(tile) = self.compute_tile(nth) {
             let mut acc = m.zero_acc();
             multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, self.k_tiles(), &mut acc)?;
+            scale::<M, C>(m, &mut acc, factor);
             let (rank, world) = (self.args.rank, self.args.world);
             add_partials::<M, C>(m, &mut partials, consumer, tile.extent, rank, world, &acc)?;
             nth += 1;
