@@ -103,6 +103,31 @@ fn gemm_of_every_variant(_: &Gpu) -> TestResult {
     suite::gemm_of_every_variant(&virtual_ranks(1)?)
 }
 
+fn fp8_is_right(_: &Gpu) -> TestResult {
+    let world = virtual_ranks(1)?;
+    suite::fp8::every_type_on_ragged_tiles(&world)?;
+    suite::fp8::k_edges(&world)
+}
+
+fn fp8_is_exact_where_it_must_be(_: &Gpu) -> TestResult {
+    suite::fp8::integers_are_exact(&virtual_ranks(1)?)?;
+    suite::fp8::stages_are_added_in_f32(&virtual_ranks(1)?)
+}
+
+fn fp8_extremes_and_nans(_: &Gpu) -> TestResult {
+    suite::fp8::extremes(&virtual_ranks(1)?)?;
+    suite::fp8::nan_stays_in_its_row_and_column(&virtual_ranks(1)?)
+}
+
+fn fp8_reduce_scatter(_: &Gpu) -> TestResult {
+    suite::fp8::reduce_scatter_in_every_way(&virtual_ranks(3)?, &[(131, 72, 144), (1023, 520, 656)])?;
+    suite::fp8::reduce_scatter_in_every_way(&virtual_ranks(8)?, &[(9, 136, 272), (2000, 776, 96)])
+}
+
+fn fp8_bad_input_is_refused(_: &Gpu) -> TestResult {
+    suite::fp8::bad_input_is_refused(&virtual_ranks(2)?)
+}
+
 fn bad_input_is_refused_and_nothing_is_lost(_: &Gpu) -> TestResult {
     suite::bad_input_is_refused_and_nothing_is_lost(&virtual_ranks(3)?)
 }
@@ -138,6 +163,11 @@ fn main() -> ExitCode {
         Case::one("ranks_are_summed", ranks_are_summed),
         Case::one("nan_rows_stay_in_their_row", nan_rows_stay_in_their_row),
         Case::one("partials_are_added_in_f32", partials_are_added_in_f32),
+        Case::one("fp8_is_right", fp8_is_right),
+        Case::one("fp8_is_exact_where_it_must_be", fp8_is_exact_where_it_must_be),
+        Case::one("fp8_extremes_and_nans", fp8_extremes_and_nans),
+        Case::one("fp8_reduce_scatter", fp8_reduce_scatter),
+        Case::one("fp8_bad_input_is_refused", fp8_bad_input_is_refused),
         Case::one("bad_input_is_refused_and_nothing_is_lost", bad_input_is_refused_and_nothing_is_lost),
         Case::several("real_ranks", 2, real_ranks),
     ])

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod arguments;
+pub mod fp8;
 pub mod raw;
 
 use half::{bf16, f16};
@@ -255,6 +256,8 @@ pub fn every_variant(world: &World) -> TestResult {
                 fresh::<bf16, f32>(world, &case)?;
                 fresh::<f16, f16>(world, &case)?;
                 fresh::<f16, f32>(world, &case)?;
+                fresh::<bf16, f16>(world, &case)?;
+                fresh::<f16, bf16>(world, &case)?;
             }
         }
     }
@@ -351,6 +354,8 @@ pub fn gemm_of_every_variant(world: &World) -> TestResult {
             plain::<bf16, f32>(world, layout, m, n, k)?;
             plain::<f16, f16>(world, layout, m, n, k)?;
             plain::<f16, f32>(world, layout, m, n, k)?;
+            plain::<bf16, f16>(world, layout, m, n, k)?;
+            plain::<f16, bf16>(world, layout, m, n, k)?;
         }
     }
     Ok(())
