@@ -269,7 +269,9 @@ fn a_product_is_promoted_once_when_it_is_there() {
     fn issue(m: &Agent, acc: &mut <Agent<'_> as WarpgroupMma<Promoting>>::Acc) {
         WarpgroupMma::<Promoting>::issue_mma(m, acc, STAGE, STAGE.plus(Promoting::A_BOX.bytes()), false);
     }
-    let steps: [(fn(&Agent), &str); 4] = [
+    /// What the consumer does wrong, and words of the report.
+    type Step = (fn(&Agent), &'static str);
+    let steps: [Step; 4] = [
         (
             |m| {
                 let mut acc = WarpgroupMma::<Promoting>::zero_acc(m);

@@ -7,7 +7,7 @@ use model_machine::{Agent, Cta, Mutant, Timing, check, multiplied};
 use std::sync::Arc;
 use tilewire_kernels::collective::mainloop::{load_operands, multiply};
 use tilewire_kernels::collective::setup::operand_ring;
-use tilewire_kernels::config::{Tile, TileConfig};
+use tilewire_kernels::config::{E4m3, Nt, Tile, TileConfig};
 use tilewire_kernels::machine::WarpgroupMma;
 use tilewire_kernels::pipeline::state::PipelineState;
 use tilewire_kernels::shape::Role;
@@ -20,6 +20,8 @@ const COL: u32 = 192;
 
 type OneConsumer = Tile<64, 64, STAGES>;
 type TwoConsumers = Tile<128, 64, STAGES>;
+/// A consumer that waits for each multiplication and promotes its sums.
+type Promoting = Tile<64, 128, STAGES, Nt, E4m3>;
 
 fn produce<C: TileConfig>(m: Agent<C>) {
     let ring = operand_ring::<_, C, STAGES>(&m, Role::Producer);
@@ -77,6 +79,12 @@ fn a_stage_is_never_overwritten_while_it_is_read_with_several_loads_in_flight() 
 #[test]
 fn a_stage_is_free_only_when_both_consumers_have_read_it() {
     model::<TwoConsumers>("pipeline, 2 consumers, loads early", 2, Timing::Early, None);
+}
+
+#[test]
+fn a_stage_is_free_when_its_product_is_there_and_the_product_is_promoted_then() {
+    model::<Promoting>("pipeline, 1 consumer that promotes, loads early", 3, Timing::Early, None);
+    model::<Promoting>("pipeline, 1 consumer that promotes, loads late", 3, Timing::Late, None);
 }
 
 #[test]

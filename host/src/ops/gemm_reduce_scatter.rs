@@ -287,8 +287,7 @@ impl GemmReduceScatter {
     }
 
     /// The same with scales of 8-bit operands: of A_r and B_r in `scales[r]`, each a 1 × 1 tensor of f32 on rank r or none,
-    /// which stands for 1. Each rank's partial is multiplied by its scales before it is rounded. An empty slice stands for no
-    /// scales at all.
+    /// which stands for 1; an empty slice is no scales at all. A partial is multiplied by its rank's scales, then rounded.
     ///
     /// # Errors
     /// As [`Self::run`]; [`Error::Argument`] for scales of 16-bit operands, and for tensors of another shape, type or rank.
@@ -302,13 +301,7 @@ impl GemmReduceScatter {
     ) -> Result<()> {
         let world = self.world.size();
         for (name, given) in [("a", a.len()), ("b", b.len()), ("d", d.len())] {
-            if given != world {
-                return Err(Error::argument(
-                    format!("number of tensors in {name}"),
-                    given,
-                    format!("there is one for each of {world} ranks"),
-                ));
-            }
+            check::one_for_each_rank(&format!("tensors in {name}"), given, world)?;
         }
         let Variant { layout, input, input_b, output } = self.options.variant;
         check::agreed("rows of A", a.iter().map(Tensor::rows))?;
@@ -345,12 +338,10 @@ impl GemmReduceScatter {
         unsafe { self.launch_scaled(m, matrices, &[Scales::NONE; MAX_WORLD][..self.world.size()], streams) }
     }
 
-    /// The same with scales of 8-bit operands: `scales[r]` are those of A_r and B_r, for which [`Self::run_scaled`] says what
-    /// becomes of them. They are read by the call, on its stream.
+    /// The same with scales of 8-bit operands: those of A_r and B_r in `scales[r]`; see [`Self::run_scaled`].
     ///
     /// # Errors
-    /// As [`Self::launch`]; [`Error::Argument`] for scales of 16-bit operands, or an address that is null or not a multiple
-    /// of 4 bytes.
+    /// As [`Self::launch`]; [`Error::Argument`] for scales of 16-bit operands and misaligned or null addresses.
     ///
     /// # Safety
     /// As [`Self::launch`]; rank r can read its scales, four bytes each, until the call has ended.
@@ -376,18 +367,10 @@ impl GemmReduceScatter {
         if self.needs_recovery.get() {
             return Err(Error::argument("plan", "faulted", "call recover() before the next call"));
         }
-        if matrices.len() != world {
-            return Err(Error::argument(
-                "number of matrices",
-                matrices.len(),
-                format!("there is one set for each of {world} ranks"),
-            ));
-        }
+        check::one_for_each_rank("matrices", matrices.len(), world)?;
+        check::one_for_each_rank("scales", scales.len(), world)?;
         if m > o.max_m as usize {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", o.max_m)));
-        }
-        if scales.len() != world {
-            return Err(Error::argument("number of scales", scales.len(), format!("there are {world} ranks")));
         }
         let entry = self.entry_for(m);
         let m = m as u32;

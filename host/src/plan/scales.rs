@@ -1,10 +1,10 @@
 //! Scales of 8-bit operands: f32 scalars in device memory, one for a whole operand.
 
-use super::Variant;
+use super::{Variant, check};
 use crate::error::{Error, Result};
 use crate::kernels::abi;
 use crate::kernels::config::Element;
-use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
+use crate::kernels::shape::GlobalAddr;
 use crate::world::Tensor;
 
 /// Addresses of the scales of one rank's operands, in its memory; one that is not there stands for 1.
@@ -66,9 +66,7 @@ impl TensorScales<'_> {
         if given.is_empty() {
             return Ok(vec![Scales::NONE; world]);
         }
-        if given.len() != world || world > MAX_WORLD {
-            return Err(Error::argument("number of scales", given.len(), format!("there are {world} ranks")));
-        }
+        check::one_for_each_rank("scales", given.len(), world)?;
         given.iter().enumerate().map(|(rank, scales)| scales.on(rank)).collect()
     }
 }
