@@ -1,7 +1,7 @@
 //! GEMM on 8-bit operands against cuBLASLt, in turns, in one run: with sums that cuBLASLt promotes to f32, as ours are, and
 //! with its fast accumulation, which keeps them in the tensor cores.
 //!
-//! Before a shape is timed, the errors of all three against the product in f64 are measured, with results in f32, so that
+//! Ours is timed with each of its tiles. Before a shape is timed, the errors of all three against the product in f64 are measured, with results in f32, so that
 //! the rounding of the result does not hide them; ours must not be larger than those of cuBLASLt without fast accumulation.
 
 mod support;
@@ -63,12 +63,16 @@ struct Errors {
     largest: f64,
 }
 
-/// One shape's outcome: ours, cuBLASLt, cuBLASLt with fast accumulation.
+/// Tiles of ours that are timed; errors are those of the first, since all give the same bits.
+const TILES: [[u32; 2]; 2] = [[128, 256], [128, 128]];
+
+/// One shape's outcome. Times: ours with each tile, cuBLASLt, cuBLASLt with fast accumulation. Ratios: ours to cuBLASLt, to
+/// that with fast accumulation, ours with the second tile to cuBLASLt. Errors: ours, cuBLASLt, the same with fast accumulation.
 struct Row {
     name: String,
     extents: [usize; 3],
-    seconds: [f64; 3],
-    ratios: [Ratio; 2],
+    seconds: [f64; 4],
+    ratios: [Ratio; 3],
     errors: [Errors; 3],
 }
 
@@ -95,7 +99,8 @@ fn run(options: &Options, gpus: &[Gpu], report: &mut Report) -> Result<()> {
             Element::E5m2 => bench.measure::<F8E5M2>(name, extents)?,
             _ => bench.measure::<F8E4M3>(name, extents)?,
         };
-        println!("{:32} {:.3}, fast accumulation {:.3}", row.name, row.ratios[0].ratio, row.ratios[1].ratio);
+        let [ratio, fast, second] = row.ratios.map(|ratio| ratio.ratio);
+        println!("{:32} {ratio:.3}, fast accumulation {fast:.3}, 128×128 {second:.3}", row.name);
         rows.push(row);
     }
     tables(&rows, report);
@@ -107,7 +112,9 @@ impl Bench<'_> {
     fn measure<B: Scalar>(&self, name: String, extents: [usize; 3]) -> Result<Row> {
         let mut operands = self.operands::<B>(extents)?;
         let errors = self.errors(&operands, extents)?;
-        let gemm = self.plan::<B, bf16>(extents)?;
+        let plans = TILES.map(|tile| self.plan::<B, bf16>(extents, tile));
+        let [gemm, other] = plans;
+        let (gemm, other) = (gemm?, other?);
         let calls = calls_per_sample(rough_seconds(extents) / 2.0);
         let mut lts = Vec::new();
         for fast in [false, true] {
@@ -124,9 +131,12 @@ impl Bench<'_> {
         compare_placed(picked.view(), truth.view(), tolerance, |i, j| sample.place(i, j))?.check()?;
         // SAFETY: operands and plans live until the end of this function, and nothing else uses them.
         let mut candidates = unsafe {
-            let mut candidates = vec![Candidate::captured("tilewire", calls, &self.stream, |call| {
-                self.run_ours(&gemm, &operands, extents, call)
-            })?];
+            let mut candidates = Vec::new();
+            for plan in [&gemm, &other] {
+                candidates.push(Candidate::captured("tilewire", calls, &self.stream, |call| {
+                    self.run_ours(plan, &operands, extents, call)
+                })?);
+            }
             for lt in &lts {
                 candidates.push(Candidate::captured("cublaslt", calls, &self.stream, |call| {
                     self.run_lt(lt, &operands, call)
@@ -139,12 +149,13 @@ impl Bench<'_> {
         // Timed calls that went wrong would show here.
         let again = self.result(&mut operands, extents, |o| self.run_ours(&gemm, o, extents, 0))?;
         compare_bits(again.view(), first.view(), 0, 0)?;
-        let ratio = |baseline: &Samples| {
+        let ratio = |baseline: &Samples, ours: &Samples| {
             let none = || tilewire::Error::argument("rounds", self.rounds, "a ratio needs at least one");
-            Ratio::of(&baseline.worst(), &samples[0].worst()).ok_or_else(none)
+            Ratio::of(&baseline.worst(), &ours.worst()).ok_or_else(none)
         };
-        let ratios = [ratio(&samples[1])?, ratio(&samples[2])?];
-        Ok(Row { name, extents, seconds: [0, 1, 2].map(|i| samples[i].seconds()), ratios, errors })
+        let [ours, second, lt, fast] = [0, 1, 2, 3].map(|i| &samples[i]);
+        let ratios = [ratio(lt, ours)?, ratio(fast, ours)?, ratio(lt, second)?];
+        Ok(Row { name, extents, seconds: [0, 1, 2, 3].map(|i| samples[i].seconds()), ratios, errors })
     }
 
     fn operands<B: Scalar>(&self, [m, n, k]: [usize; 3]) -> Result<Operands<B>> {
@@ -162,9 +173,9 @@ impl Bench<'_> {
         Ok(Operands { a, b, sets })
     }
 
-    fn plan<B: Scalar, O: Scalar>(&self, [m, n, k]: [usize; 3]) -> Result<Gemm> {
+    fn plan<B: Scalar, O: Scalar>(&self, [m, n, k]: [usize; 3], tile: [u32; 2]) -> Result<Gemm> {
         let variant = Variant { input_b: B::ELEMENT, ..Variant::new(Layout::Nt, Element::E4m3, O::ELEMENT) };
-        Gemm::builder(&self.world, 0).shape(m, n, k).variant(variant).build()
+        Gemm::builder(&self.world, 0).shape(m, n, k).variant(variant).tile(tile).build()
     }
 
     fn lt_plan<B: Scalar, O: Scalar>(&self, extents: [usize; 3], fast_accumulation: bool) -> Result<GemmPlan> {
@@ -235,7 +246,7 @@ impl Bench<'_> {
         let sample = sample(extents)?;
         let truth = truth(operands, &sample)?;
         let mut d = DeviceBuffer::new(self.gpu, 4 * m * n)?;
-        let gemm = self.plan::<B, f32>(extents)?;
+        let gemm = self.plan::<B, f32>(extents, TILES[0])?;
         let lts = [self.lt_plan::<B, f32>(extents, false)?, self.lt_plan::<B, f32>(extents, true)?];
         let mut errors = [Errors { rms: 0.0, largest: 0.0 }; 3];
         for (at, errors) in errors.iter_mut().enumerate() {
@@ -286,7 +297,18 @@ fn truth<B: Scalar>(operands: &Operands<B>, sample: &Sample) -> Result<Matrix<f6
 }
 
 fn tables(rows: &[Row], report: &mut Report) {
-    let header = ["A × B, M×N×K", "TFLOP/s", "cuBLASLt", "fast", "ratio", "spread", "ratio to fast", "spread"];
+    let header = [
+        "A × B, M×N×K",
+        "TFLOP/s",
+        "128×128",
+        "cuBLASLt",
+        "fast",
+        "ratio",
+        "spread",
+        "ratio to fast",
+        "spread",
+        "128×128 ratio",
+    ];
     let mut times = Table::new(header);
     let mut accuracy = Table::new(["A × B, M×N×K", "", "rms error", "largest"]);
     for Row { name, extents, seconds, ratios, errors } in rows {
@@ -297,10 +319,12 @@ fn tables(rows: &[Row], report: &mut Report) {
             rate(seconds[0]),
             rate(seconds[1]),
             rate(seconds[2]),
+            rate(seconds[3]),
             format!("{:.3}", ratios[0].ratio),
             percent(ratios[0].spread),
             format!("{:.3}", ratios[1].ratio),
             percent(ratios[1].spread),
+            format!("{:.3}", ratios[2].ratio),
         ]);
         for (who, errors) in ["tilewire", "cuBLASLt", "cuBLASLt, fast"].into_iter().zip(errors) {
             accuracy.row([
@@ -312,8 +336,11 @@ fn tables(rows: &[Row], report: &mut Report) {
         }
         report.row(json!({
             "shape": name, "extents": extents,
-            "seconds": { "tilewire": seconds[0], "cublaslt": seconds[1], "cublaslt_fast": seconds[2] },
+            "seconds": {
+                "tilewire": seconds[0], "tilewire_128x128": seconds[1], "cublaslt": seconds[2], "cublaslt_fast": seconds[3],
+            },
             "ratio": ratios[0].ratio, "spread": ratios[0].spread, "ratio_to_fast": ratios[1].ratio,
+            "ratio_128x128": ratios[2].ratio,
             "rms_error": errors.map(|e| e.rms), "largest_error": errors.map(|e| e.largest),
         }));
         report.ratio(name.clone(), "tilewire / cublaslt", ratios[0]);

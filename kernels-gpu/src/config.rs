@@ -160,7 +160,7 @@ pub trait TileConfig: 'static {
             !Self::PROMOTES || matches!((Self::A_MAJOR, Self::B_MAJOR), (Major::K, Major::K)),
             "8-bit operands are nt"
         );
-        assert!(!Self::PROMOTES || Self::TILE_N == 128, "a consumer thread has 64 registers for what is promoted");
+        assert!(!Self::PROMOTES || Self::TILE_N.is_multiple_of(128), "sums are promoted 128 columns at a time");
         assert!(Self::OUT.bytes() >= 2, "results are 16 or 32 bits wide");
         assert!(Self::TILE_M <= 256 && Self::TILE_N <= 256, "a TMA box has at most 256 rows");
         assert!(Self::STAGES >= 2, "a ring of one stage cannot overlap");
@@ -273,12 +273,11 @@ impl<const M: u32, const N: u32, const S: u32, L: OperandLayout, I: OperandTypes
     const B_MAJOR: Major = L::B_MAJOR;
 }
 
-/// 128×256×64, three stages: the main configuration.
+/// 128×256×64, or ×128 on 8-bit operands, three stages: the main configuration.
 pub type Tile128x256<L = Nt, I = Bf16, O = Bf16> = Tile<128, 256, 3, L, I, O>;
 /// 64×128×64, eight stages, one consumer: for chunks of at most 64 rows, which memory bandwidth bounds.
 pub type Tile64x128<L = Nt, I = Bf16, O = Bf16> = Tile<64, 128, 8, L, I, O>;
-/// 128×128×128 on 8-bit operands, five stages. A consumer thread has 64 accumulators and 64 more for the sums that are
-/// promoted; with 128×256 there would be 192, which 208 registers do not leave room for.
+/// 128×128×128 on 8-bit operands, five stages: where sums that are promoted leave no registers for 128×256.
 pub type Tile128x128<L = Nt, I = E4m3, O = Bf16> = Tile<128, 128, 5, L, I, O>;
 
 /// Registers a mover thread keeps (`setmaxnreg.dec`).

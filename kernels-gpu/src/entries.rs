@@ -110,6 +110,12 @@ macro_rules! for_each_entry {
                 sm90_f16_gemm_tn_bf16_128x256x64: Gemm, Tile128x256<Tn, F16, Bf16>;
                 sm90_bf16_gemm_nt_f16_64x128x64: Gemm, Tile64x128<Nt, Bf16, F16>;
                 sm90_f16_gemm_nt_bf16_64x128x64: Gemm, Tile64x128<Nt, F16, Bf16>;
+                sm90_e4m3_gemm_nt_bf16_128x256x128: Gemm, Tile128x256<Nt, E4m3, Bf16>;
+                sm90_e4m3_gemm_nt_f16_128x256x128: Gemm, Tile128x256<Nt, E4m3, F16>;
+                sm90_e4m3_gemm_nt_f32_128x256x128: Gemm, Tile128x256<Nt, E4m3, F32>;
+                sm90_e4m3_e5m2_gemm_nt_bf16_128x256x128: Gemm, Tile128x256<Nt, Pair<E4m3, E5m2>, Bf16>;
+                sm90_e4m3_e5m2_gemm_nt_f16_128x256x128: Gemm, Tile128x256<Nt, Pair<E4m3, E5m2>, F16>;
+                sm90_e4m3_e5m2_gemm_nt_f32_128x256x128: Gemm, Tile128x256<Nt, Pair<E4m3, E5m2>, F32>;
                 sm90_e4m3_gemm_nt_bf16_128x128x128: Gemm, Tile128x128<Nt, E4m3, Bf16>;
                 sm90_e4m3_gemm_nt_f16_128x128x128: Gemm, Tile128x128<Nt, E4m3, F16>;
                 sm90_e4m3_gemm_nt_f32_128x128x128: Gemm, Tile128x128<Nt, E4m3, F32>;

@@ -17,6 +17,9 @@ type Factors = [Option<f32>; 2];
 /// Powers of two and others, in both operands, in one, in none.
 const FACTORS: [Factors; 4] = [[None, None], [Some(0.37), Some(2.5)], [Some(1.0 / 1024.0), None], [None, Some(-3.0)]];
 
+/// Tiles that were compiled for the plain product. Both sum a stage by itself and in the same order: the same bits.
+const TILES: [[u32; 2]; 2] = [[128, 256], [128, 128]];
+
 /// The tensors of a pair of scales.
 struct ScaleTensors([Option<Tensor>; 2]);
 
@@ -39,15 +42,30 @@ fn variant<A: Scalar, B: Scalar, O: Scalar>() -> Variant {
     Variant { input_b: B::ELEMENT, ..Variant::new(Layout::Nt, A::ELEMENT, O::ELEMENT) }
 }
 
-/// The plain product of A (m × k) and B (n × k) on rank 0.
+/// The plain product of A (m × k) and B (n × k) on rank 0, with every tile.
 fn multiply<A: Scalar, B: Scalar, O: Scalar>(
     world: &World,
     a: &Matrix<A>,
     b: &Matrix<B>,
     factors: Factors,
 ) -> Result<Matrix<O>, Error> {
+    let [first, second] = TILES.map(|tile| multiply_with::<A, B, O>(world, a, b, factors, tile));
+    let (first, second) = (first?, second?);
+    if bits(std::slice::from_ref(&first)) != bits(std::slice::from_ref(&second)) {
+        return Err(Error::argument("tile", format!("{:?}", TILES[1]), "it gives other bits than 128 × 256"));
+    }
+    Ok(first)
+}
+
+fn multiply_with<A: Scalar, B: Scalar, O: Scalar>(
+    world: &World,
+    a: &Matrix<A>,
+    b: &Matrix<B>,
+    factors: Factors,
+    tile: [u32; 2],
+) -> Result<Matrix<O>, Error> {
     let (m, n, k) = (a.rows(), b.rows(), a.cols());
-    let plan = Gemm::builder(world, 0).shape(m, n, k).variant(variant::<A, B, O>()).build()?;
+    let plan = Gemm::builder(world, 0).shape(m, n, k).variant(variant::<A, B, O>()).tile(tile).build()?;
     let at = Tensor::from_slice(world, 0, m, k, a.data())?;
     let bt = Tensor::from_slice(world, 0, n, k, b.data())?;
     let mut d = Tensor::poisoned::<O>(world, 0, m, n)?;
@@ -89,6 +107,7 @@ pub fn every_type_on_ragged_tiles(world: &World) -> TestResult {
     for (shape, factors) in [
         ((128, 128, 128), FACTORS[0]),
         ((1, 1, 16), FACTORS[1]),
+        ((128, 256, 256), FACTORS[3]),
         ((65, 72, 200), FACTORS[3]),
         ((100, 200, 144), FACTORS[1]),
         ((130, 120, 300), FACTORS[2]),
@@ -251,6 +270,8 @@ pub fn bad_input_is_refused(world: &World) -> TestResult {
     let nn = Variant { layout: Layout::Nn, ..variant::<F8E4M3, F8E4M3, bf16>() };
     let built = Gemm::builder(world, 0).shape(64, 64, 64).variant(nn).build().map(drop);
     expect(built, &["nn e4m3 → bf16", "supported are", "nt e4m3 → bf16", "nt e4m3 × e5m2 → f32"])?;
+    let built = Gemm::builder(world, 0).shape(64, 64, 64).variant(variant::<F8E4M3, F8E4M3, bf16>()).tile([64, 128]);
+    expect(built.build().map(drop), &["tile is 64 × 128", "128 × 256 and 128 × 128"])?;
     let built = GemmReduceScatter::builder(world).shape(64, 64, 64).variant(variant::<F8E5M2, F8E4M3, bf16>()).build();
     expect(built.map(drop), &["nt e5m2 × e4m3 → bf16", "nt e4m3 × e5m2 → bf16"])?;
     let go = || -> Result<_, Error> {

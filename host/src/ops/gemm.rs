@@ -19,6 +19,7 @@ pub struct GemmBuilder<'w> {
     max_m: usize,
     n: usize,
     k: usize,
+    tile: Option<[u32; 2]>,
     sm_margin: u32,
     raster_group: u32,
     deadline: Duration,
@@ -58,6 +59,12 @@ impl GemmBuilder<'_> {
         self
     }
 
+    /// Rows and columns of the tile, where several were compiled for the variant; a good one is chosen unless told otherwise.
+    pub fn tile(mut self, tile: [u32; 2]) -> Self {
+        self.tile = Some(tile);
+        self
+    }
+
     /// SMs left free for other work.
     pub fn sm_margin(mut self, sm_margin: u32) -> Self {
         self.sm_margin = sm_margin;
@@ -90,7 +97,7 @@ impl GemmBuilder<'_> {
         check::raster_group(self.raster_group)?;
         let (max_m, n, k) =
             (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
-        let entry = self.variant.entry(Op::Gemm)?;
+        let entry = self.variant.entry_with(Op::Gemm, self.tile)?;
         check::tile_count(max_m, n, entry.tile_extent())?;
         world.load(entry)?;
         let words = world.symmetric(WORDS_BYTES)?;
@@ -122,6 +129,7 @@ impl Gemm {
             max_m: 0,
             n: 0,
             k: 0,
+            tile: None,
             sm_margin: 0,
             raster_group: DEFAULT_RASTER_GROUP,
             deadline: DEFAULT_DEADLINE,

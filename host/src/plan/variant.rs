@@ -84,10 +84,10 @@ impl fmt::Display for Variant {
     }
 }
 
-/// Rows and columns of the main tile: every variant of every op has it. Sums of 8-bit products are kept twice, so that there
-/// are registers for half the columns only.
-pub(crate) const fn main_tile(input: Element) -> [u32; 2] {
-    if input.bytes() == 1 { [128, 128] } else { [128, 256] }
+/// Rows and columns of the main tile: every variant of the op has it. Sums of 8-bit products are promoted, and the fused
+/// kernel has registers for that beside 128 columns only.
+pub(crate) const fn main_tile(op: Op, input: Element) -> [u32; 2] {
+    if matches!(op, Op::GemmReduceScatter) && input.bytes() == 1 { [128, 128] } else { [128, 256] }
 }
 /// Rows and columns of the tile for at most 64 rows a rank, where memory bandwidth is the bound. Layout nt only.
 pub(crate) const SMALL_TILE: [u32; 2] = [64, 128];
@@ -100,7 +100,7 @@ impl Variant {
 
     /// Every variant of `op` that was compiled with its main tile.
     pub fn supported(op: Op) -> impl Iterator<Item = Self> {
-        ENTRIES.iter().filter(move |e| e.op == op && e.tile_extent() == main_tile(e.input)).filter_map(|e| {
+        ENTRIES.iter().filter(move |e| e.op == op && e.tile_extent() == main_tile(op, e.input)).filter_map(|e| {
             Some(Self { layout: Layout::of(e.majors)?, input: e.input, input_b: e.input_b, output: e.output })
         })
     }
@@ -110,9 +110,24 @@ impl Variant {
     /// # Errors
     /// [`Error::Argument`] that lists the supported variants.
     pub(crate) fn entry(self, op: Op) -> Result<&'static Entry> {
-        self.entry_of(op, main_tile(self.input)).ok_or_else(|| {
+        self.entry_of(op, main_tile(op, self.input)).ok_or_else(|| {
             let all: Vec<_> = Self::supported(op).map(|v| v.to_string()).collect();
             Error::argument("layout and types", self, format!("supported are {}", all.join(", ")))
+        })
+    }
+
+    /// What was compiled for this variant with the tile that the caller wants, or else with the main one.
+    ///
+    /// # Errors
+    /// As [`Self::entry`]; [`Error::Argument`] that lists the tiles of this variant.
+    pub(crate) fn entry_with(self, op: Op, tile: Option<[u32; 2]>) -> Result<&'static Entry> {
+        let main = self.entry(op)?;
+        let Some(tile) = tile else { return Ok(main) };
+        self.entry_of(op, tile).ok_or_else(|| {
+            let shown = |[rows, cols]: [u32; 2]| format!("{rows} × {cols}");
+            let is_of_this = |e: &&Entry| self.entry_of(op, e.tile_extent()).is_some_and(|mine| mine.name == e.name);
+            let all: Vec<_> = ENTRIES.iter().filter(is_of_this).map(|e| shown(e.tile_extent())).collect();
+            Error::argument("tile", shown(tile), format!("{self} has {}", all.join(" and ")))
         })
     }
 
@@ -136,9 +151,21 @@ mod tests {
             for variant in Variant::supported(op) {
                 let entry = variant.entry(op).unwrap();
                 assert_eq!((entry.op, entry.input, entry.output), (op, variant.input, variant.output));
-                assert_eq!((entry.majors, entry.tile_extent()), (variant.layout.majors(), main_tile(variant.input)));
+                assert_eq!(
+                    (entry.majors, entry.tile_extent()),
+                    (variant.layout.majors(), main_tile(op, variant.input))
+                );
             }
         }
+    }
+
+    #[test]
+    fn a_tile_that_was_not_compiled_lists_those_that_were() {
+        let variant = Variant::new(Layout::Nt, Element::E4m3, Element::Bf16);
+        assert_eq!(variant.entry_with(Op::Gemm, Some([128, 128])).unwrap().tile_extent(), [128, 128]);
+        assert_eq!(variant.entry_with(Op::Gemm, None).unwrap().tile_extent(), [128, 256]);
+        let text = variant.entry_with(Op::Gemm, Some([64, 128])).unwrap_err().to_string();
+        assert!(text.contains("tile is 64 × 128") && text.contains("has 128 × 256 and 128 × 128"), "{text}");
     }
 
     #[test]

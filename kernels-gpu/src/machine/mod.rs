@@ -125,7 +125,8 @@ pub trait WarpgroupMma<C: TileConfig> {
     /// value counts only if `accumulate`. Asynchronous: closes one wgmma group.
     ///
     /// Where `C::PROMOTES`, the product goes to the sums beside the accumulator, whatever `accumulate` says, and
-    /// [`Self::promote`] adds it: once between two of these, after the wait for the group.
+    /// [`Self::promote`] adds it: once between two of these, after the wait for the group. A machine that has room for a part
+    /// of the product may wait for and add all parts but the last by itself.
     fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool);
 
     /// Waits until at most `PENDING` of the latest wgmma groups are still running.

@@ -35,14 +35,28 @@ macro_rules! each_64 {
     };
 }
 
-/// Registers of the sum of one stage's products, in each thread: those of a wgmma on 8-bit operands, 128 columns wide.
+/// Columns of a sum of one stage's products that is to be promoted: those of one wgmma on 8-bit operands.
+const PARTIAL_COLS: u32 = 128;
+/// Its registers in each thread.
 const PARTIAL_REGS: usize = 64;
 
 /// The accumulator's registers in one thread.
 pub struct Acc<const REGS: usize> {
     sum: [f32; REGS],
-    /// The sum of one stage's products, where these are promoted; not there otherwise, since nothing touches it.
+    /// A sum of one stage's products, where these are promoted; not there otherwise, since nothing touches it.
     partial: [f32; PARTIAL_REGS],
+}
+
+/// Adds the partial sum to the accumulators of columns `FIRST` and following, `FIRST` in registers. Sums are settled, or the
+/// additions would sink behind the next wgmma, and the partial sum would be copied to make room.
+#[inline(always)]
+unsafe fn promote<const FIRST: usize, const REGS: usize>(acc: &mut Acc<REGS>) {
+    // SAFETY: the caller's.
+    unsafe {
+        each_64!(I => wgmma::settle(&mut acc.partial[I]));
+        each_64!(I => acc.sum[(FIRST + I) % REGS] += acc.partial[I]);
+        each_64!(I => wgmma::settle(&mut acc.sum[(FIRST + I) % REGS]));
+    }
 }
 
 /// Issues the wgmmas of one stage of 8-bit operands, for 128 columns of D.
@@ -97,7 +111,14 @@ macro_rules! warpgroup_mma {
                 let (a, b) = (self.cta.at(a), self.cta.at(b));
                 if Tile::<M, $n, STAGES, L, I, O>::PROMOTES {
                     // SAFETY: by `Cta::new`'s contract.
-                    unsafe { issue_partial::<I>(&mut acc.partial, a, b) }
+                    unsafe {
+                        if $n > PARTIAL_COLS {
+                            issue_partial::<I>(&mut acc.partial, a, b);
+                            wgmma::wait_group::<0>();
+                            promote::<0, $regs>(acc);
+                        }
+                        issue_partial::<I>(&mut acc.partial, a, b + ($n - PARTIAL_COLS) * ROW_BYTES);
+                    }
                     return;
                 }
                 let acc = &mut acc.sum;
@@ -133,8 +154,7 @@ macro_rules! warpgroup_mma {
             #[inline(always)]
             fn promote(&self, acc: &mut Self::Acc) {
                 // SAFETY: reads and writes registers; by contract no wgmma writes these any more.
-                unsafe { wgmma::settle_64(&mut acc.partial) }
-                each_64!(I => acc.sum[I] += acc.partial[I]);
+                unsafe { promote::<{ $regs - PARTIAL_REGS }, $regs>(acc) }
             }
 
             #[inline(always)]

@@ -74,23 +74,12 @@ macro_rules! mma_m64k32 {
     };
 }
 
-/// Defines a point that reads of the registers do not pass: without it, additions to sums that a wait is for may be moved
-/// before the wait.
-macro_rules! settle {
-    ($name:ident, $regs:literal, [$($i:literal)*]) => {
-        /// Code that reads the registers stays behind this.
-        #[inline(always)]
-        pub unsafe fn $name(d: &mut [f32; $regs]) {
-            // SAFETY: a comment.
-            unsafe {
-                asm!(
-                    concat!("// settled: {}", $(mma_m64k16!(@reg $i),)*),
-                    inout(reg32) d[0], $(inout(reg32) d[$i],)*
-                    options(nostack)
-                )
-            }
-        }
-    };
+/// Code that reads `register` stays behind this, and code that made it before: as far as the compiler of PTX goes, nothing
+/// else keeps arithmetic on one side of a wait or of a wgmma.
+#[inline(always)]
+pub unsafe fn settle(register: &mut f32) {
+    // SAFETY: a comment.
+    unsafe { asm!("// settled: {}", inout(reg32) * register, options(nostack)) }
 }
 
 mma_m64k16!(m64n256k16_bf16, m64n256k16_f16, "256", 128, [
@@ -112,4 +101,3 @@ macro_rules! with_64 {
 with_64!(mma_m64k16, m64n128k16_bf16, m64n128k16_f16, "128", 64);
 with_64!(mma_m64k32, m64n128k32_e4m3_e4m3, "e4m3", "e4m3", "128", 64);
 with_64!(mma_m64k32, m64n128k32_e4m3_e5m2, "e4m3", "e5m2", "128", 64);
-with_64!(settle, settle_64, 64);
