@@ -2,7 +2,7 @@
 //! PTX against it; the host loads and launches from it.
 #![forbid(unsafe_code)]
 
-use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch};
+use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch, LinkArgs};
 // The rows name tiles, layouts and types of it.
 use crate::config::*;
 
@@ -13,6 +13,8 @@ pub enum Op {
     Gemm,
     /// `D = A · B`, summed over ranks and scattered.
     GemmReduceScatter,
+    /// Copies and signals over a link; no operands, so that types and layouts of its entry mean nothing.
+    Link,
 }
 
 /// One compiled kernel, with what the host must know of its configuration.
@@ -75,6 +77,13 @@ const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
     }
 }
 
+/// Threads of a CTA of the link kernel.
+pub const LINK_THREADS: u32 = 512;
+
+/// The link kernel, which is no [`Kernel`](crate::kernels::Kernel) with roles and so stands beside the table. Its shared memory
+/// is the plan of the smaller tile, whose barriers it takes for its buffers.
+pub const LINK: Entry = Entry { threads: LINK_THREADS, ..entry::<Tile64x128, LinkArgs>("sm90_link", Op::Link) };
+
 /// Calls `$with` with every compiled kernel: one block for each type of arguments, one row an entry. A row has the entry's
 /// name, the kernel (a type of [`crate::kernels`] and the [`Op`] of the same name) and the tile configuration. All that
 /// lists kernels comes from these rows: [`ENTRIES`], the device's entry points, and the host's
@@ -126,7 +135,7 @@ pub(crate) use for_each_entry;
 macro_rules! table {
     ($($args:ident { $($name:ident: $kernel:ident, $config:ty;)* })*) => {
         /// Every compiled kernel.
-        pub const ENTRIES: &[Entry] = &[$($(entry::<$config, $args>(stringify!($name), Op::$kernel),)*)*];
+        pub const ENTRIES: &[Entry] = &[$($(entry::<$config, $args>(stringify!($name), Op::$kernel),)*)* LINK];
     };
 }
 for_each_entry!(table);

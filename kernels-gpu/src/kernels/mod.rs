@@ -5,6 +5,7 @@
 pub mod dispatch;
 pub mod gemm;
 pub mod gemm_reduce_scatter;
+pub mod link;
 
 use crate::abi::{GemmArgs, GemmReduceScatterArgs, Watchdog};
 use crate::config::TileConfig;

@@ -55,6 +55,14 @@ pub trait Watch {
     }
 }
 
+/// Clocks, for kernels that time something.
+pub trait Stopwatch {
+    /// Ticks of the SM's clock, wrapping.
+    fn ticks(&self) -> u32;
+    /// Nanoseconds of the GPU's timer, wrapping.
+    fn nanoseconds(&self) -> u32;
+}
+
 /// Reads of words in global memory that agents of several CTAs or ranks share. Scope and order are in the names.
 pub trait Signals {
     /// `ld.acquire.sys.u32`, the same answer for every thread of the role.
