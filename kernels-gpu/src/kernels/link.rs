@@ -42,7 +42,7 @@ impl Share {
     #[inline(always)]
     fn new(args: &LinkArgs, at: CtaPosition) -> Self {
         let size = if args.stage == 0 { 1 } else { args.stage as u64 };
-        Self { stage: at.cta, stages: (args.bytes / size + (args.bytes % size != 0) as u64) as u32, at }
+        Self { stage: at.cta, stages: args.bytes.div_ceil(size) as u32, at }
     }
 
     /// Stages of one copy that are this CTA's.
