@@ -163,3 +163,4 @@ macro_rules! warpgroup_mma {
 
 warpgroup_mma!(256, 128, m64n256k16_bf16, m64n256k16_f16);
 warpgroup_mma!(128, 64, m64n128k16_bf16, m64n128k16_f16);
+warpgroup_mma!(64, 32, m64n64k16_bf16, m64n64k16_f16);
