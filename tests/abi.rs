@@ -56,7 +56,7 @@ fn the_table_has_the_sizes_of_the_structs() {
     for entry in ENTRIES {
         let size = match entry.op {
             Op::Gemm => size_of::<Launch<GemmArgs>>(),
-            Op::GemmReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
+            Op::GemmReduceScatter | Op::FewRowsReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
             Op::Link => size_of::<Launch<LinkArgs>>(),
         };
         assert_eq!(entry.param_bytes, size, "{}", entry.name);

@@ -13,6 +13,8 @@ pub enum Op {
     Gemm,
     /// `D = A · B`, summed over ranks and scattered.
     GemmReduceScatter,
+    /// The same for few rows: tiles hold the rows of every owner.
+    FewRowsReduceScatter,
     /// Copies and signals over a link; no operands, so that types and layouts of its entry mean nothing.
     Link,
 }
@@ -126,6 +128,14 @@ macro_rules! for_each_entry {
                 sm90_bf16_gemm_reduce_scatter_nt_f32_64x128x64: GemmReduceScatter, Tile64x128<Nt, Bf16, F32>;
                 sm90_f16_gemm_reduce_scatter_nt_f16_64x128x64: GemmReduceScatter, Tile64x128<Nt, F16, F16>;
                 sm90_f16_gemm_reduce_scatter_nt_f32_64x128x64: GemmReduceScatter, Tile64x128<Nt, F16, F32>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_nt_bf16_64x64x64: FewRowsReduceScatter, Tile64x64<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_nt_f32_64x64x64: FewRowsReduceScatter, Tile64x64<Nt, Bf16, F32>;
+                sm90_f16_gemm_few_rows_reduce_scatter_nt_f16_64x64x64: FewRowsReduceScatter, Tile64x64<Nt, F16, F16>;
+                sm90_f16_gemm_few_rows_reduce_scatter_nt_f32_64x64x64: FewRowsReduceScatter, Tile64x64<Nt, F16, F32>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_nt_bf16_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_nt_f32_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, Bf16, F32>;
+                sm90_f16_gemm_few_rows_reduce_scatter_nt_f16_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, F16, F16>;
+                sm90_f16_gemm_few_rows_reduce_scatter_nt_f32_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, F16, F32>;
             }
         }
     };

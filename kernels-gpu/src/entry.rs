@@ -8,6 +8,7 @@ use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch, TensorMap};
 // The rows name tiles, layouts and types of it.
 use crate::config::*;
 use crate::entries::for_each_entry;
+use crate::kernels::few_rows_reduce_scatter::FewRowsReduceScatter;
 use crate::kernels::{Kernel, Watched, gemm::Gemm, gemm_reduce_scatter::GemmReduceScatter};
 use crate::machine::WarpgroupRole;
 use crate::shape::{CtaPosition, Role, WARPGROUP_THREADS};

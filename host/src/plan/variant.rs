@@ -82,6 +82,8 @@ impl fmt::Display for Variant {
 pub(crate) const MAIN_TILE: [u32; 2] = [128, 256];
 /// Rows and columns of the tile for at most 64 rows a rank, where memory bandwidth is the bound. Layout nt only.
 pub(crate) const SMALL_TILE: [u32; 2] = [64, 128];
+/// Rows and columns of the tiles that hold the rows of every rank, for so many rows over all ranks. Layout nt only.
+pub(crate) const SHARED_TILES: [[u32; 2]; 2] = [[64, 64], [128, 64]];
 
 impl Variant {
     /// Every variant of `op` that was compiled with its main tile.
