@@ -2,24 +2,14 @@
 
 mod suite;
 
-use half::bf16;
-use suite::{Case, Operands, TestResult, bits, plan, run, uniform};
+use half::{bf16, f16};
+use suite::few_rows::{WAYS, same_bits_as_own_tiles};
+use suite::{Case, TestResult, few_rows, plan};
 use tilewire::World;
 use tilewire::emulator::{Delay, EmulatorOptions};
-use tilewire::kernels::abi::{Placement, Transport};
 use tilewire::kernels::config::Element;
 use tilewire::kernels::shape::Rank;
 use tilewire::world::EmulatedOptions;
-
-/// The ways that few rows take; in *staged* each owner's rows have tiles of their own.
-const WAYS: [(Transport, Placement, u32); 6] = [
-    (Transport::Push, Placement::Epilogue, 0),
-    (Transport::Push, Placement::Epilogue, 2),
-    (Transport::Push, Placement::Partition, 0),
-    (Transport::Push, Placement::Partition, 1),
-    (Transport::PushStores, Placement::Epilogue, 0),
-    (Transport::PushStores, Placement::Partition, 2),
-];
 
 fn world(ranks: usize, seed: u64) -> World {
     world_with(ranks, EmulatorOptions::with_seed(seed))
@@ -29,33 +19,13 @@ fn world_with(ranks: usize, emulator: EmulatorOptions) -> World {
     World::emulated_with(ranks, EmulatedOptions { ctas_per_rank: 3, emulator, ..EmulatedOptions::default() }).unwrap()
 }
 
-/// Every way of `case` against its own tiles for each owner, bit by bit, and those against the truth.
-fn same_bits_as_own_tiles(world: &World, case: Case) -> TestResult {
-    let go = || -> Result<_, tilewire::Error> {
-        let operands = Operands::<bf16>::new(world, &case, uniform)?;
-        let in_way = |(transport, placement, margin)| {
-            let case = case.over(transport, placement, margin);
-            run::<bf16, bf16>(world, &plan::<bf16, bf16>(world, &case)?, &case, &operands)
-        };
-        let own = in_way((Transport::Staged, Placement::Partition, 1))?;
-        let shared = WAYS.into_iter().map(in_way).collect::<Result<Vec<_>, _>>()?;
-        Ok((operands, own, shared))
-    };
-    let (operands, own, shared) = go().map_err(|e| format!("{case:?}: {e}"))?;
-    suite::check(&case, &operands, &own)?;
-    match shared.iter().position(|d| bits(d) != bits(&own)) {
-        Some(way) => Err(format!("{case:?} has other bits by {:?}", WAYS[way])),
-        None => Ok(()),
-    }
-}
-
 #[test]
 fn bits_are_those_of_own_tiles_for_every_world_and_number_of_rows() -> TestResult {
     for ranks in 1..=8 {
         for (at, m) in [1, 2, 7, 8, 9, 16, 17, 31, 33, 63, 64, 65, 72, 100, 127, 128].into_iter().enumerate() {
             // Ragged in K and, but for some, in N: 105 columns end between two steps of 16 bytes.
             let n = [64, 72, 105, 200, 8][(at + ranks) % 5];
-            same_bits_as_own_tiles(&world(ranks, at as u64), Case::new(m, n, 72))?;
+            same_bits_as_own_tiles(&world(ranks, at as u64), &Case::new(m, n, 72))?;
         }
     }
     Ok(())
@@ -64,7 +34,7 @@ fn bits_are_those_of_own_tiles_for_every_world_and_number_of_rows() -> TestResul
 #[test]
 fn more_tiles_than_ctas_and_many_stages() -> TestResult {
     for m in [16, 100] {
-        same_bits_as_own_tiles(&world(2, 3), Case::new(m, 64 * 8, 64 * 14))?;
+        same_bits_as_own_tiles(&world(2, 3), &Case::new(m, 64 * 8, 64 * 14))?;
     }
     Ok(())
 }
@@ -72,14 +42,13 @@ fn more_tiles_than_ctas_and_many_stages() -> TestResult {
 #[test]
 fn k_edges() -> TestResult {
     for k in [0, 1, 8, 63, 64, 65] {
-        same_bits_as_own_tiles(&world(3, k as u64), Case::new(13, 72, k))?;
+        same_bits_as_own_tiles(&world(3, k as u64), &Case::new(13, 72, k))?;
     }
     Ok(())
 }
 
 #[test]
 fn every_type_is_right() -> TestResult {
-    use half::f16;
     for m in [5, 90] {
         let world = world(3, m as u64);
         for (transport, placement, margin) in WAYS {
@@ -94,24 +63,7 @@ fn every_type_is_right() -> TestResult {
 
 #[test]
 fn calls_of_every_number_of_rows_share_a_plan() -> TestResult {
-    let world = world(3, 9);
-    let case = Case::new(400, 136, 72);
-    let go = || -> Result<_, tilewire::Error> {
-        let plan = plan::<bf16, bf16>(&world, &Case { first_epoch: u32::MAX - 4, ..case })?;
-        let mut found = Vec::new();
-        // Each tile after each other one, so that slots and signals of one are met by the next.
-        for m in [16, 400, 16, 100, 190, 100, 16, 190, 400, 100, 0, 64, 128, 16] {
-            let case = Case { m, ..case };
-            let operands = Operands::<bf16>::new(&world, &case, uniform)?;
-            let d = run::<bf16, bf16>(&world, &plan, &case, &operands)?;
-            found.push((case, operands, d));
-        }
-        Ok(found)
-    };
-    for (case, operands, d) in go().map_err(|e| e.to_string())? {
-        suite::check(&case, &operands, &d)?;
-    }
-    Ok(())
+    few_rows::calls_share_a_plan(&world(3, 9), 136, 72)
 }
 
 #[test]

@@ -103,6 +103,28 @@ fn gemm_of_every_variant(_: &Gpu) -> TestResult {
     suite::gemm_of_every_variant(&virtual_ranks(1)?)
 }
 
+/// Few rows on `world`: the bits of tiles that hold one owner's rows, and calls of all tiles in one plan.
+fn few_rows_on(world: &World) -> TestResult {
+    let shapes = [
+        (16, 8192, 1096),
+        (1, 64, 64),
+        (5, 105, 72),
+        (63, 1000, 520),
+        (64, 520, 64),
+        (100, 264, 328),
+        (128, 4096, 512),
+    ];
+    for (m, n, k) in some_of(&shapes, 3) {
+        suite::few_rows::same_bits_as_own_tiles(world, &suite::Case::new(*m, *n, *k))?;
+    }
+    suite::few_rows::calls_share_a_plan(world, 520, 264)?;
+    suite::many_calls_give_the_same_bits(world, &suite::Case::new(40, 520, 128), many())
+}
+
+fn few_rows(_: &Gpu) -> TestResult {
+    some_of(&[2, 1, 3, 4, 8], 2).iter().try_for_each(|ranks| few_rows_on(&virtual_ranks(*ranks)?))
+}
+
 fn bad_input_is_refused_and_nothing_is_lost(_: &Gpu) -> TestResult {
     suite::bad_input_is_refused_and_nothing_is_lost(&virtual_ranks(3)?)
 }
@@ -119,6 +141,7 @@ fn real_ranks(gpus: &[Gpu]) -> TestResult {
         suite::every_variant(&world)?;
         suite::empty_calls_are_calls(&world)?;
         suite::k_edges(&world)?;
+        few_rows_on(&world)?;
         suite::bad_input_is_refused_and_nothing_is_lost(&world)?;
     }
     Ok(())
@@ -138,6 +161,7 @@ fn main() -> ExitCode {
         Case::one("ranks_are_summed", ranks_are_summed),
         Case::one("nan_rows_stay_in_their_row", nan_rows_stay_in_their_row),
         Case::one("partials_are_added_in_f32", partials_are_added_in_f32),
+        Case::one("few_rows", few_rows),
         Case::one("bad_input_is_refused_and_nothing_is_lost", bad_input_is_refused_and_nothing_is_lost),
         Case::several("real_ranks", 2, real_ranks),
     ])

@@ -202,7 +202,7 @@ fn layout(options: &Options, world: usize, base: GlobalAddr) -> Workspace {
         base,
         world: world as u32,
         slot_tiles: options.slot_tiles,
-        tile_bytes: options.kernels.main().slot_tile_bytes,
+        tile_bytes: options.kernels.for_rows(options.max_m).slot_tile_bytes,
         parity_stride: options.parity_stride,
     }
 }
@@ -254,7 +254,8 @@ impl GemmReduceScatter {
         layout(&self.options, self.world.size(), GlobalAddr(0)).bytes(self.options.transport)
     }
 
-    /// Where the words of the protocol and the slots of `rank` lie, for tools and tests that look at them or spoil them.
+    /// Where the words of the protocol and the slots of `rank` lie, for tools and tests that look at them or spoil them. Tiles lie
+    /// in slots as in calls of the most rows.
     ///
     /// # Panics
     /// The world has no such rank.

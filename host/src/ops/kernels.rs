@@ -47,11 +47,6 @@ impl Kernels {
         Ok(Self { few: [shared(SHARED_TILES[0]), shared(SHARED_TILES[1]), small], main, max_m })
     }
 
-    /// The kernel for most rows.
-    pub fn main(&self) -> &'static Entry {
-        self.main
-    }
-
     /// The kernel for a call over `m` rows.
     pub fn for_rows(&self, m: u32) -> &'static Entry {
         self.few.iter().flatten().find(|choice| m <= choice.most_rows).map_or(self.main, |choice| choice.entry)
