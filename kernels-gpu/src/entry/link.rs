@@ -8,7 +8,7 @@ use crate::kernels::link;
 use crate::machine::PutSignals;
 use crate::shape::CtaPosition;
 use crate::sm90::machine::Cta;
-use crate::sm90::{plain, sync, thread};
+use crate::sm90::{bulk, plain, sync, thread};
 
 /// Rounds of a ping-pong whose payload goes by plain stores of all threads. The first thread exchanges signals; the others wait
 /// for it in front of each payload.
@@ -69,6 +69,8 @@ pub unsafe extern "ptx-kernel" fn sm90_link(_launch: Launch<LinkArgs>) {
             } else {
                 link::ping_pong_bulk(&m, args)
             };
+            // Shared memory outlives the copies that read it.
+            bulk::wait_group::<0>();
         }
     }
 }
