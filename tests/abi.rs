@@ -3,7 +3,9 @@
 
 use std::mem::{align_of, offset_of, size_of};
 
-use tilewire::kernels::abi::{FaultRecord, GemmArgs, GemmReduceScatterArgs, Launch, TensorMap, Watchdog};
+use tilewire::kernels::abi::{
+    FaultRecord, GemmArgs, GemmReduceScatterArgs, Launch, LinkArgs, LinkRound, LinkTimes, TensorMap, Watchdog,
+};
 use tilewire::kernels::entries::{ENTRIES, Op};
 use tilewire_builder::contract::parse_param;
 
@@ -29,6 +31,12 @@ fn fields_lie_where_the_kernels_read_them() {
         pace_ns: 36, reserved: 40, slot_tiles: 44, parity_stride: 48, workspaces: 56, d: 120, d_stride: 128, scales: 136,
         watchdog: 152,
     });
+    assert_layout!(LinkArgs, size 192, align 8, {
+        mode: 0, message: 4, stage: 8, depth: 12, repeats: 16, pulls: 20, begins: 24, epoch: 28, payload: 32, waits: 36,
+        bytes: 40, src: 48, dst: 56, own_word: 64, peer_word: 72, times: 80, watchdog: 88,
+    });
+    assert_layout!(LinkTimes, size 8, align 4, { ticks: 0, nanoseconds: 4 });
+    assert_layout!(LinkRound, size 16, align 4, { payload: 0, release: 4, round_trip: 8, reserved: 12 });
     assert_layout!(Watchdog, size 104, align 8, {
         deadline_ns: 0, abort: 8, claim: 16, record: 24, rank: 32, world: 36, peer_aborts: 40,
     });
@@ -49,7 +57,8 @@ fn the_table_has_the_sizes_of_the_structs() {
     for entry in ENTRIES {
         let size = match entry.op {
             Op::Gemm => size_of::<Launch<GemmArgs>>(),
-            Op::GemmReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
+            Op::GemmReduceScatter | Op::FewRowsReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
+            Op::Link => size_of::<Launch<LinkArgs>>(),
         };
         assert_eq!(entry.param_bytes, size, "{}", entry.name);
     }

@@ -128,15 +128,41 @@ fn fp8_bad_input_is_refused(_: &Gpu) -> TestResult {
     suite::fp8::bad_input_is_refused(&virtual_ranks(2)?)
 }
 
+/// Few rows on `world`: the bits of tiles that hold one owner's rows, and calls of all tiles in one plan.
+fn few_rows_on(world: &World) -> TestResult {
+    let shapes =
+        [(16, 8192, 328), (1, 64, 64), (5, 105, 72), (63, 1000, 520), (64, 520, 64), (100, 264, 328), (128, 2048, 512)];
+    for (m, n, k) in some_of(&shapes, 3) {
+        suite::few_rows::same_bits_as_own_tiles(world, &suite::Case::new(*m, *n, *k))?;
+    }
+    suite::few_rows::calls_share_a_plan(world, 520, 264)?;
+    suite::many_calls_give_the_same_bits(world, &suite::Case::new(40, 520, 128), many())
+}
+
+fn few_rows(_: &Gpu) -> TestResult {
+    some_of(&[2, 1, 3, 4, 8], 2).iter().try_for_each(|ranks| few_rows_on(&virtual_ranks(*ranks)?))
+}
+
 fn bad_input_is_refused_and_nothing_is_lost(_: &Gpu) -> TestResult {
     suite::bad_input_is_refused_and_nothing_is_lost(&virtual_ranks(3)?)
 }
 
+/// Worlds over all GPUs: one rank on each, two on each, up to eight ranks.
+fn real_worlds(gpus: &[Gpu]) -> impl Iterator<Item = Result<World, String>> {
+    let count = gpus.len();
+    (1..=8 / count.max(1)).map(move |share| {
+        let places: Vec<usize> = (0..count).cycle().take(count * share).collect();
+        World::local(&places).map_err(|e| e.to_string())
+    })
+}
+
+fn few_rows_on_real_ranks(gpus: &[Gpu]) -> TestResult {
+    real_worlds(gpus).try_for_each(|world| few_rows_on(&world?))
+}
+
 fn real_ranks(gpus: &[Gpu]) -> TestResult {
-    let ordinals: Vec<usize> = (0..gpus.len()).collect();
-    for share in 1..=8 / gpus.len().max(1) {
-        let places: Vec<usize> = ordinals.iter().copied().cycle().take(ordinals.len() * share).collect();
-        let world = World::local(&places).map_err(|e| e.to_string())?;
+    for world in real_worlds(gpus) {
+        let world = world?;
         suite::shapes_in_every_way(&world, shapes())?;
         suite::bits_are_the_same_in_every_way(&world, 1100, 520, 264)?;
         suite::epochs_wrap(&world)?;
@@ -168,7 +194,9 @@ fn main() -> ExitCode {
         Case::one("fp8_extremes_and_nans", fp8_extremes_and_nans),
         Case::one("fp8_reduce_scatter", fp8_reduce_scatter),
         Case::one("fp8_bad_input_is_refused", fp8_bad_input_is_refused),
+        Case::one("few_rows", few_rows),
         Case::one("bad_input_is_refused_and_nothing_is_lost", bad_input_is_refused_and_nothing_is_lost),
         Case::several("real_ranks", 2, real_ranks),
+        Case::several("few_rows_on_real_ranks", 2, few_rows_on_real_ranks),
     ])
 }

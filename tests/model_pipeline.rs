@@ -7,7 +7,7 @@ use model_machine::{Agent, Cta, Mutant, Timing, check, multiplied};
 use std::sync::Arc;
 use tilewire_kernels::collective::mainloop::{load_operands, multiply};
 use tilewire_kernels::collective::setup::operand_ring;
-use tilewire_kernels::config::{E4m3, Nt, Tile, TileConfig};
+use tilewire_kernels::config::{E4m3, Nt, PANEL_ROWS, Tile, TileConfig};
 use tilewire_kernels::machine::WarpgroupMma;
 use tilewire_kernels::pipeline::state::PipelineState;
 use tilewire_kernels::shape::Role;
@@ -26,7 +26,7 @@ type Promoting = Tile<64, 128, STAGES, Nt, E4m3>;
 fn produce<C: TileConfig>(m: Agent<C>) {
     let ring = operand_ring::<_, C, STAGES>(&m, Role::Producer);
     let mut state = PipelineState::start();
-    load_operands::<_, C, STAGES>(&ring, &mut state, ROW, COL, K_TILES).expect("nothing aborts");
+    load_operands::<_, C, STAGES>(&ring, &mut state, ROW, COL, K_TILES, C::A_BOX).expect("nothing aborts");
     ring.producer_tail(state, STAGES).expect("nothing aborts");
     // After the tail the stages are the producer's own.
     for stage in 0..STAGES {
@@ -40,7 +40,7 @@ fn produce<C: TileConfig>(m: Agent<C>) {
 fn consume<C: TileConfig>(m: Agent<C>, consumer: u32) {
     let ring = operand_ring::<_, C, STAGES>(&m, Role::Consumer(consumer));
     let (mut state, mut acc) = (PipelineState::start(), m.zero_acc());
-    multiply::<_, C, STAGES>(&ring, &mut state, consumer, K_TILES, &mut acc).expect("nothing aborts");
+    multiply::<_, C, STAGES>(&ring, &mut state, consumer, PANEL_ROWS, K_TILES, &mut acc).expect("nothing aborts");
     assert_eq!(acc.sum, multiplied::<C>(ROW, COL, consumer, K_TILES), "a consumer multiplied another stage");
 }
 

@@ -85,6 +85,11 @@ impl TileBox {
         }
     }
 
+    /// The box with no more rows than `rows` rows of the operand need, in whole periods of the swizzle. For K-major operands.
+    pub const fn cut_to(self, rows: u32) -> Self {
+        Self { rows: min(self.rows, rows.next_multiple_of(SMEM_ALIGN / ROW_BYTES)), count: self.count }
+    }
+
     /// Bytes that one box brings.
     pub const fn bytes(self) -> u32 {
         self.rows * ROW_BYTES
@@ -279,6 +284,10 @@ pub type Tile128x256<L = Nt, I = Bf16, O = Bf16> = Tile<128, 256, 3, L, I, O>;
 pub type Tile64x128<L = Nt, I = Bf16, O = Bf16> = Tile<64, 128, 8, L, I, O>;
 /// 128×128×128 on 8-bit operands, five stages: where sums that are promoted leave no registers for 128×256.
 pub type Tile128x128<L = Nt, I = E4m3, O = Bf16> = Tile<128, 128, 5, L, I, O>;
+/// 64×64×64, twelve stages, one consumer: for calls of at most 64 rows over all ranks, whose tiles hold every owner's rows.
+pub type Tile64x64<L = Nt, I = Bf16, O = Bf16> = Tile<64, 64, 12, L, I, O>;
+/// 128×64×64, six stages: for calls of at most 128 rows over all ranks, whose tiles hold every owner's rows.
+pub type Tile128x64<L = Nt, I = Bf16, O = Bf16> = Tile<128, 64, 6, L, I, O>;
 
 /// Registers a mover thread keeps (`setmaxnreg.dec`).
 pub const MOVER_REGISTERS: u32 = 88;

@@ -2,7 +2,7 @@
 //! PTX against it; the host loads and launches from it.
 #![forbid(unsafe_code)]
 
-use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch};
+use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch, LinkArgs};
 // The rows name tiles, layouts and types of it.
 use crate::config::*;
 
@@ -13,6 +13,10 @@ pub enum Op {
     Gemm,
     /// `D = A · B`, summed over ranks and scattered.
     GemmReduceScatter,
+    /// The same for few rows: tiles hold the rows of every owner.
+    FewRowsReduceScatter,
+    /// Copies and signals over a link; no operands, so that types and layouts of its entry mean nothing.
+    Link,
 }
 
 /// One compiled kernel, with what the host must know of its configuration.
@@ -77,6 +81,13 @@ const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
         row_align: C::ROW_ALIGN,
     }
 }
+
+/// Threads of a CTA of the link kernel.
+pub const LINK_THREADS: u32 = 512;
+
+/// The link kernel, which is no [`Kernel`](crate::kernels::Kernel) with roles and so stands beside the table. Its shared memory
+/// is the plan of the smaller tile, whose barriers it takes for its buffers.
+pub const LINK: Entry = Entry { threads: LINK_THREADS, ..entry::<Tile64x128, LinkArgs>("sm90_link", Op::Link) };
 
 /// Calls `$with` with every compiled kernel: one block for each type of arguments, one row an entry. A row has the entry's
 /// name, the kernel (a type of [`crate::kernels`] and the [`Op`] of the same name) and the tile configuration. All that
@@ -154,6 +165,14 @@ macro_rules! for_each_entry {
                 sm90_e4m3_e5m2_gemm_reduce_scatter_nt_bf16_128x128x128: GemmReduceScatter, Tile128x128<Nt, Pair<E4m3, E5m2>, Bf16>;
                 sm90_e4m3_e5m2_gemm_reduce_scatter_nt_f16_128x128x128: GemmReduceScatter, Tile128x128<Nt, Pair<E4m3, E5m2>, F16>;
                 sm90_e4m3_e5m2_gemm_reduce_scatter_nt_f32_128x128x128: GemmReduceScatter, Tile128x128<Nt, Pair<E4m3, E5m2>, F32>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_nt_bf16_64x64x64: FewRowsReduceScatter, Tile64x64<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_nt_f32_64x64x64: FewRowsReduceScatter, Tile64x64<Nt, Bf16, F32>;
+                sm90_f16_gemm_few_rows_reduce_scatter_nt_f16_64x64x64: FewRowsReduceScatter, Tile64x64<Nt, F16, F16>;
+                sm90_f16_gemm_few_rows_reduce_scatter_nt_f32_64x64x64: FewRowsReduceScatter, Tile64x64<Nt, F16, F32>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_nt_bf16_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_nt_f32_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, Bf16, F32>;
+                sm90_f16_gemm_few_rows_reduce_scatter_nt_f16_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, F16, F16>;
+                sm90_f16_gemm_few_rows_reduce_scatter_nt_f32_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, F16, F32>;
             }
         }
     };
@@ -163,7 +182,7 @@ pub(crate) use for_each_entry;
 macro_rules! table {
     ($($args:ident { $($name:ident: $kernel:ident, $config:ty;)* })*) => {
         /// Every compiled kernel.
-        pub const ENTRIES: &[Entry] = &[$($(entry::<$config, $args>(stringify!($name), Op::$kernel),)*)*];
+        pub const ENTRIES: &[Entry] = &[$($(entry::<$config, $args>(stringify!($name), Op::$kernel),)*)* LINK];
     };
 }
 for_each_entry!(table);

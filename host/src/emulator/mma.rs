@@ -34,6 +34,8 @@ pub(super) struct MmaGroup {
     number: u32,
     acc: Rc<RefCell<Values>>,
     a: SmemAddr,
+    /// Rows of A that exist.
+    a_rows: u32,
     b: SmemAddr,
     b_bytes: u32,
     /// Boxes of B side by side along N, where N is contiguous.
@@ -60,11 +62,16 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
     }
 
     fn issue_mma(&self, acc: &mut Accumulator, a: SmemAddr, b: SmemAddr, accumulate: bool) {
+        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, a, PANEL_ROWS, b, accumulate);
+    }
+
+    fn issue_mma_of_rows(&self, acc: &mut Accumulator, a: SmemAddr, a_rows: u32, b: SmemAddr, accumulate: bool) {
         self.op(|w, me| {
             let group = MmaGroup {
                 number: 0,
                 acc: acc.0.clone(),
                 a,
+                a_rows,
                 b,
                 b_bytes: C::B_BOX.total_bytes(),
                 b_boxes: C::B_BOX.count,
@@ -156,7 +163,12 @@ impl World {
         // The group reads its operands at any time until it is waited for.
         let lane = state.lane(AgentLane::Mma);
         let mark = Mark { lane, clock: group.number, agent: me as u32, issued: state.now };
-        self.smem_read(cta, a_range, mark, false)?;
+        // A box with fewer rows has brought no others: their sums are unspecified.
+        let a_end = match group.majors[0] {
+            Major::K => a_range.start + u64::from(group.a_rows.min(PANEL_ROWS) * ROW_BYTES),
+            Major::Mn => a_range.end,
+        };
+        self.smem_read(cta, a_range.start..a_end, mark, false)?;
         self.smem_read(cta, b_range, mark, false)?;
         self.record(me, EventKind::MmaIssued { number: group.number, a: group.a.0, b: group.b.0 });
         group.acc.borrow_mut().pending += 1;

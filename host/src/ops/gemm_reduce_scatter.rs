@@ -1,27 +1,22 @@
 //! GEMM + ReduceScatter: rank r holds A_r and B_r, K sharded over the ranks; rank d ends with its rows of the M×N sum
 //! `Σ_r A_r · B_r`. [`Layout`](crate::Layout) says how A and B lie: `nt`, the default, is M×K times (N×K)ᵀ.
 
-use std::cmp::{max, min};
 use std::time::Duration;
 
+use super::kernels::Kernels;
 use super::pacing;
 use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmReduceScatterArgs, Placement, Transport, Watchdog};
 use crate::kernels::comm::route::chunk_of;
 use crate::kernels::comm::workspace::Workspace;
 use crate::kernels::entries::{Entry, Op};
-use crate::kernels::schedule::chunked::max_chunk_tiles;
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD, Rank};
 use crate::plan::operand::{MapSpec, MatrixArg, MatrixRole};
-use crate::plan::variant::SMALL_TILE;
 use crate::plan::{RankLaunch, Scales, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
 /// What an op does when its waits take longer than this, unless told otherwise.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
-
-/// Rows a rank up to which the 64-row tile is used.
-const SMALL_ROWS: u32 = 64;
 
 /// Rows of tiles that CTAs walk together, unless told otherwise.
 pub const DEFAULT_RASTER_GROUP: u32 = 16;
@@ -70,9 +65,7 @@ pub struct GemmReduceScatter {
 #[derive(Clone, Copy, Debug)]
 struct Options {
     variant: Variant,
-    entry: &'static Entry,
-    /// For calls with few rows a rank.
-    small: Option<&'static Entry>,
+    kernels: Kernels,
     max_m: u32,
     n: u32,
     k: u32,
@@ -176,21 +169,12 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         }
         check::raster_group(self.raster_group)?;
         let world = self.world.clone();
-        let entry = self.variant.entry(Op::GemmReduceScatter)?;
-        let small = self.variant.entry_of(Op::GemmReduceScatter, SMALL_TILE);
-        check::tile_count(max_m + entry.row_align - 1, n, entry.tile_extent())?;
-        // Both tiles share signals and slots: room for the larger number of tiles, and for the larger slots.
-        let tiles =
-            |entry: &Entry, max_m| max_chunk_tiles(max_m, n, world_size as u32, entry.tile_extent(), entry.row_align);
-        let small_tiles = small.map_or(0, |s| tiles(s, min(max_m, SMALL_ROWS * world_size as u32)));
-        let slot_tiles = max(tiles(entry, max_m), small_tiles);
-        let slots_bytes = |entry: &Entry| world_size as u64 * u64::from(slot_tiles) * u64::from(entry.slot_tile_bytes);
-        let parity_stride = max(slots_bytes(entry), small.map_or(0, slots_bytes));
+        let kernels = Kernels::of(self.variant, self.transport, world_size as u32, max_m)?;
+        let (slot_tiles, parity_stride) = kernels.slots(n, world_size as u32)?;
         let deadline_ns = check::deadline_ns(self.deadline);
         let options = Options {
             variant: self.variant,
-            entry,
-            small,
+            kernels,
             max_m,
             n,
             k,
@@ -203,10 +187,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             slot_tiles,
             parity_stride,
         };
-        world.load(entry)?;
-        if let Some(small) = small {
-            world.load(small)?;
-        }
+        kernels.used().try_for_each(|used| world.load(used.entry))?;
         let bytes = layout(&options, world_size, GlobalAddr(0)).bytes(self.transport);
         let workspace = world.symmetric(bytes)?;
         let records = world.fault_records()?;
@@ -221,7 +202,7 @@ fn layout(options: &Options, world: usize, base: GlobalAddr) -> Workspace {
         base,
         world: world as u32,
         slot_tiles: options.slot_tiles,
-        tile_bytes: options.entry.slot_tile_bytes,
+        tile_bytes: options.kernels.for_rows(options.max_m).slot_tile_bytes,
         parity_stride: options.parity_stride,
     }
 }
@@ -239,10 +220,16 @@ pub(crate) fn maps(
     let (m, n) = if m == 0 || n == 0 { (0, 0) } else { (m, n) };
     let (a_shape, b_shape) =
         (variant.layout.a_shape(m as usize, k as usize), variant.layout.b_shape(n as usize, k as usize));
+    let d_map = d.describe(role("D"), (d_rows as usize, n as usize), variant.output, entry.boxes[2])?;
+    // With few rows, the kernel cuts A's box in the same way, and stores no box of D.
+    let (a_box, d_map) = match entry.op {
+        Op::FewRowsReduceScatter => (entry.boxes[0].cut_to(m), None),
+        _ => (entry.boxes[0], d_map),
+    };
     Ok([
-        a.describe(role("A"), a_shape, variant.input, entry.boxes[0])?,
+        a.describe(role("A"), a_shape, variant.input, a_box)?,
         b.describe(role("B"), b_shape, variant.input_b, entry.boxes[1])?,
-        d.describe(role("D"), (d_rows as usize, n as usize), variant.output, entry.boxes[2])?,
+        d_map,
     ])
 }
 
@@ -267,7 +254,8 @@ impl GemmReduceScatter {
         layout(&self.options, self.world.size(), GlobalAddr(0)).bytes(self.options.transport)
     }
 
-    /// Where the words of the protocol and the slots of `rank` lie, for tools and tests that look at them or spoil them.
+    /// Where the words of the protocol and the slots of `rank` lie, for tools and tests that look at them or spoil them. Tiles lie
+    /// in slots as in calls of the most rows.
     ///
     /// # Panics
     /// The world has no such rank.
@@ -372,8 +360,8 @@ impl GemmReduceScatter {
         if m > o.max_m as usize {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", o.max_m)));
         }
-        let entry = self.entry_for(m);
         let m = m as u32;
+        let entry = o.kernels.for_rows(m);
         let mut workspaces = [GlobalAddr(0); MAX_WORLD];
         for (rank, base) in workspaces.iter_mut().enumerate().take(world) {
             *base = self.workspace.base(rank);
@@ -415,14 +403,6 @@ impl GemmReduceScatter {
             launches[rank] = Some(RankLaunch { rank, entry, maps, args, num_ctas });
         }
         Ok(launches)
-    }
-
-    /// The kernel for a call over `m` rows: the same on every rank.
-    fn entry_for(&self, m: usize) -> &'static Entry {
-        match self.options.small {
-            Some(small) if m <= SMALL_ROWS as usize * self.world.size() => small,
-            _ => self.options.entry,
-        }
     }
 
     fn watchdog(&self, rank: usize) -> Watchdog {

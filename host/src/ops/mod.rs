@@ -2,6 +2,7 @@
 
 pub mod gemm;
 pub mod gemm_reduce_scatter;
+mod kernels;
 mod pacing;
 
 pub use gemm::{Gemm, GemmBuilder};

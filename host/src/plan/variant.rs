@@ -91,6 +91,8 @@ pub(crate) const fn main_tile(op: Op, input: Element) -> [u32; 2] {
 }
 /// Rows and columns of the tile for at most 64 rows a rank, where memory bandwidth is the bound. Layout nt only.
 pub(crate) const SMALL_TILE: [u32; 2] = [64, 128];
+/// Rows and columns of the tiles that hold the rows of every rank, for so many rows over all ranks. Layout nt only.
+pub(crate) const SHARED_TILES: [[u32; 2]; 2] = [[64, 64], [128, 64]];
 
 impl Variant {
     /// Both operands of type `input`.

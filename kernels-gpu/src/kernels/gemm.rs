@@ -59,7 +59,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
                 let mut state = PipelineState::start();
                 let k_tiles = div_ceil(args.k, C::TILE_K);
                 for_each_tile!(args, at, tile => {
-                    load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles)?;
+                    load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles, C::A_BOX)?;
                 });
                 Ok(())
             }
@@ -90,7 +90,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
         let factor = scale_factor::<M, C>(m, &args.scales);
         for_each_tile!(args, at, tile => {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, k_tiles, &mut acc)?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, k_tiles, &mut acc)?;
             scale::<M, C>(m, &mut acc, factor);
             write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
         });

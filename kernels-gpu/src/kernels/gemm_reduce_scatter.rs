@@ -191,7 +191,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut state = PipelineState::start();
         let (k_tiles, mut nth) = (self.k_tiles(), 0);
         while let Some(tile) = self.compute_tile(nth) {
-            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles)?;
+            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles, C::A_BOX)?;
             nth += 1;
         }
         nth = 0;
@@ -362,7 +362,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut nth = 0;
         while let Some(tile) = self.plain_tile(nth) {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, self.k_tiles(), &mut acc)?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, self.k_tiles(), &mut acc)?;
             scale::<M, C>(m, &mut acc, factor);
             write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
             nth += 1;
@@ -371,7 +371,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut partials = PartialsState::default();
         while let Some(tile) = self.compute_tile(nth) {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, self.k_tiles(), &mut acc)?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, self.k_tiles(), &mut acc)?;
             scale::<M, C>(m, &mut acc, factor);
             let (rank, world) = (self.args.rank, self.args.world);
             add_partials::<M, C>(m, &mut partials, consumer, tile.extent, rank, world, &acc)?;
@@ -420,7 +420,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
 }
 
 #[inline(always)]
-fn workspace<C: TileConfig>(args: &GemmReduceScatterArgs, rank: Rank) -> Workspace {
+pub(super) fn workspace<C: TileConfig>(args: &GemmReduceScatterArgs, rank: Rank) -> Workspace {
     let base = match args.workspaces.get(rank.0 as usize) {
         Some(base) => *base,
         None => GlobalAddr(0),

@@ -3,8 +3,10 @@
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod dispatch;
+pub mod few_rows_reduce_scatter;
 pub mod gemm;
 pub mod gemm_reduce_scatter;
+pub mod link;
 
 use crate::abi::{GemmArgs, GemmReduceScatterArgs, Watchdog};
 use crate::config::TileConfig;

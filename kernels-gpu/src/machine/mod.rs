@@ -55,6 +55,14 @@ pub trait Watch {
     }
 }
 
+/// Clocks, for kernels that time something.
+pub trait Stopwatch {
+    /// Ticks of the SM's clock, wrapping.
+    fn ticks(&self) -> u32;
+    /// Nanoseconds of the GPU's timer, wrapping.
+    fn nanoseconds(&self) -> u32;
+}
+
 /// Reads of words in global memory that agents of several CTAs or ranks share. Scope and order are in the names.
 pub trait Signals {
     /// `ld.acquire.sys.u32`, the same answer for every thread of the role.
@@ -129,6 +137,13 @@ pub trait WarpgroupMma<C: TileConfig> {
     /// of the product may wait for and add all parts but the last by itself.
     fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool);
 
+    /// The same, where only the first `rows` rows of A exist: the others hold anything, and their sums are unspecified.
+    #[inline(always)]
+    fn issue_mma_of_rows(&self, acc: &mut Self::Acc, a: SmemAddr, rows: u32, b: SmemAddr, accumulate: bool) {
+        let _ = rows;
+        self.issue_mma(acc, a, b, accumulate);
+    }
+
     /// Waits until at most `PENDING` of the latest wgmma groups are still running.
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Self::Acc);
 
@@ -167,7 +182,7 @@ pub struct ReduceJob {
     pub slot_stride: u64,
     /// Slots to add, in order.
     pub slots: u32,
-    /// Rows at the start of the half tile that are not stored.
+    /// Rows at the start of the half tile that are not stored; they may hold anything.
     pub skip: u32,
     /// First element of the result: where row `skip` goes.
     pub dst: GlobalAddr,

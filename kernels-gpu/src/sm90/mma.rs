@@ -117,7 +117,7 @@ macro_rules! warpgroup_mma {
                             wgmma::wait_group::<0>();
                             promote::<0, $regs>(acc);
                         }
-                        issue_partial::<I>(&mut acc.partial, a, b + ($n - PARTIAL_COLS) * ROW_BYTES);
+                        issue_partial::<I>(&mut acc.partial, a, b + (if $n > PARTIAL_COLS { $n } else { PARTIAL_COLS } - PARTIAL_COLS) * ROW_BYTES);
                     }
                     return;
                 }
@@ -154,12 +154,13 @@ macro_rules! warpgroup_mma {
             #[inline(always)]
             fn promote(&self, acc: &mut Self::Acc) {
                 // SAFETY: reads and writes registers; by contract no wgmma writes these any more.
-                unsafe { promote::<{ $regs - PARTIAL_REGS }, $regs>(acc) }
+                unsafe { promote::<{ $regs - if $regs > PARTIAL_REGS { PARTIAL_REGS } else { $regs } }, $regs>(acc) }
             }
 
             #[inline(always)]
             fn scale(&self, acc: &mut Self::Acc, factor: f32) {
-                each_64!(I => acc.sum[I] *= factor);
+                // Only 8-bit operands are scaled, and their tiles are 128 columns wide or more.
+                each_64!(I => acc.sum[I % $regs] *= factor);
                 if $regs > 64 {
                     each_64!(I => acc.sum[(I + 64) % $regs] *= factor);
                 }
@@ -239,3 +240,4 @@ macro_rules! warpgroup_mma {
 
 warpgroup_mma!(256, 128, m64n256k16_bf16, m64n256k16_f16);
 warpgroup_mma!(128, 64, m64n128k16_bf16, m64n128k16_f16);
+warpgroup_mma!(64, 32, m64n64k16_bf16, m64n64k16_f16);

@@ -2,7 +2,7 @@
 
 use super::super::mma::{Accumulator, Panel};
 use super::{Effect, Faulty, Op};
-use crate::kernels::config::TileConfig;
+use crate::kernels::config::{PANEL_ROWS, TileConfig};
 use crate::kernels::machine::{Reduce, ReduceJob, WarpgroupMma};
 use crate::kernels::shape::SmemAddr;
 
@@ -15,10 +15,14 @@ impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
     }
 
     fn issue_mma(&self, acc: &mut Accumulator, a: SmemAddr, b: SmemAddr, accumulate: bool) {
+        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, a, PANEL_ROWS, b, accumulate);
+    }
+
+    fn issue_mma_of_rows(&self, acc: &mut Accumulator, a: SmemAddr, rows: u32, b: SmemAddr, accumulate: bool) {
         if let Some(Effect::Early(barrier)) = self.strike(Op::IssueMma) {
             self.arrive_early(barrier, a);
         }
-        WarpgroupMma::<C>::issue_mma(self.agent, acc, a, b, accumulate);
+        WarpgroupMma::<C>::issue_mma_of_rows(self.agent, acc, a, rows, b, accumulate);
     }
 
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Accumulator) {
