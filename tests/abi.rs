@@ -23,9 +23,11 @@ macro_rules! assert_layout {
 #[test]
 fn fields_lie_where_the_kernels_read_them() {
     assert_eq!((size_of::<TensorMap>(), align_of::<TensorMap>()), (128, 16));
-    assert_layout!(Launch<GemmArgs>, size 528, align 16, { maps: 0, args: 384 });
+    assert_layout!(Launch<GemmArgs>, size 544, align 16, { maps: 0, args: 384 });
     assert_layout!(Launch<GemmReduceScatterArgs>, size 640, align 16, { maps: 0, args: 384 });
-    assert_layout!(GemmArgs, size 136, align 8, { m: 0, n: 4, k: 8, raster_group: 12, scales: 16, watchdog: 32 });
+    assert_layout!(GemmArgs, size 152, align 8, {
+        m: 0, n: 4, k: 8, raster_group: 12, split_tiles: 16, reserved: 20, shares: 24, scales: 32, watchdog: 48,
+    });
     assert_layout!(GemmReduceScatterArgs, size 256, align 8, {
         m: 0, n: 4, k: 8, raster_group: 12, rank: 16, world: 20, partition_ctas: 24, transport: 28, placement: 32,
         pace_ns: 36, reserved: 40, slot_tiles: 44, parity_stride: 48, workspaces: 56, d: 120, d_stride: 128, scales: 136,

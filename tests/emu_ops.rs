@@ -113,6 +113,22 @@ fn plain_gemm_of_every_layout_and_type_is_right() -> TestResult {
 }
 
 #[test]
+fn cut_tiles_are_right_in_every_layout_and_type() -> TestResult {
+    suite::split::every_variant(&world(1, 1), &[[130, 264, 200], [60, 72, 328]])
+}
+
+#[test]
+fn cut_tiles_lose_no_stage() -> TestResult {
+    for (ctas_per_rank, seed) in [(2, 1), (3, 2), (5, 3), (7, 4), (16, 5)] {
+        let emulator = EmulatorOptions::with_seed(seed);
+        let options = EmulatedOptions { ctas_per_rank, emulator, ..EmulatedOptions::default() };
+        let world = World::emulated_with(1, options).map_err(|e| e.to_string())?;
+        suite::split::integers_are_exact(&world, &[[1, 8, 128], [130, 520, 192], [64, 128, 16 * 64], [300, 264, 320]])?;
+    }
+    Ok(())
+}
+
+#[test]
 fn bad_input_is_refused_and_nothing_is_lost() -> TestResult {
     suite::bad_input_is_refused_and_nothing_is_lost(&world(3, 1))
 }

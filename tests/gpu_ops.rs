@@ -143,6 +143,15 @@ fn few_rows(_: &Gpu) -> TestResult {
     some_of(&[2, 1, 3, 4, 8], 2).iter().try_for_each(|ranks| few_rows_on(&virtual_ranks(*ranks)?))
 }
 
+fn cut_tiles_are_right_in_every_layout_and_type(_: &Gpu) -> TestResult {
+    suite::split::every_variant(&virtual_ranks(1)?, some_of(&[[16, 4608, 4096], [200, 1000, 5000], [2048, 4608, 2048]], 2))
+}
+
+fn cut_tiles_lose_no_stage(_: &Gpu) -> TestResult {
+    let shapes = [[1, 8, 128], [64, 128, 64 * 64], [130, 520, 8192], [2048, 4608, 640], [3000, 3000, 3000]];
+    suite::split::integers_are_exact(&virtual_ranks(1)?, some_of(&shapes, 3))
+}
+
 fn bad_input_is_refused_and_nothing_is_lost(_: &Gpu) -> TestResult {
     suite::bad_input_is_refused_and_nothing_is_lost(&virtual_ranks(3)?)
 }
@@ -189,6 +198,8 @@ fn main() -> ExitCode {
         Case::one("ranks_are_summed", ranks_are_summed),
         Case::one("nan_rows_stay_in_their_row", nan_rows_stay_in_their_row),
         Case::one("partials_are_added_in_f32", partials_are_added_in_f32),
+        Case::one("cut_tiles_are_right_in_every_layout_and_type", cut_tiles_are_right_in_every_layout_and_type),
+        Case::one("cut_tiles_lose_no_stage", cut_tiles_lose_no_stage),
         Case::one("fp8_is_right", fp8_is_right),
         Case::one("fp8_is_exact_where_it_must_be", fp8_is_exact_where_it_must_be),
         Case::one("fp8_extremes_and_nans", fp8_extremes_and_nans),

@@ -26,7 +26,7 @@ type Promoting = Tile<64, 128, STAGES, Nt, E4m3>;
 fn produce<C: TileConfig>(m: Agent<C>) {
     let ring = operand_ring::<_, C, STAGES>(&m, Role::Producer);
     let mut state = PipelineState::start();
-    load_operands::<_, C, STAGES>(&ring, &mut state, ROW, COL, K_TILES, C::A_BOX).expect("nothing aborts");
+    load_operands::<_, C, STAGES>(&ring, &mut state, ROW, COL, [0, K_TILES], C::A_BOX).expect("nothing aborts");
     ring.producer_tail(state, STAGES).expect("nothing aborts");
     // After the tail the stages are the producer's own.
     for stage in 0..STAGES {

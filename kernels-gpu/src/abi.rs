@@ -109,6 +109,8 @@ pub enum WaitKind {
     Credit = 10,
     /// Tile stored locally for the reduce partition; owner · 2²⁴ + tile.
     Staged = 11,
+    /// Sums of a tile that is cut along K; the CTA that gives them.
+    Share = 12,
 }
 
 impl WaitKind {
@@ -126,6 +128,7 @@ impl WaitKind {
             9 => Self::Signal,
             10 => Self::Credit,
             11 => Self::Staged,
+            12 => Self::Share,
             _ => return None,
         })
     }
@@ -158,6 +161,12 @@ pub struct GemmArgs {
     pub k: u32,
     /// Rows of tiles that are walked together (see `schedule::raster`).
     pub raster_group: u32,
+    /// Tiles that are cut along K (see `schedule::stream_k`); 0 where none is, and then `shares` is not used.
+    pub split_tiles: u32,
+    /// Unused; keeps the layout free of padding.
+    pub reserved: u32,
+    /// Where CTAs leave sums for each other: see `collective::share`.
+    pub shares: GlobalAddr,
     /// Where the scales of A and B lie: see [`Scales`].
     pub scales: Scales,
     /// Bounds of the waits.

@@ -5,8 +5,8 @@ use super::{Agent, Mutant};
 use std::collections::VecDeque;
 use tilewire_kernels::abi::Operand;
 use tilewire_kernels::config::{PANEL_BYTES, ROW_BYTES, TileConfig};
-use tilewire_kernels::machine::{Reduce, ReduceJob, WarpgroupMma};
-use tilewire_kernels::shape::SmemAddr;
+use tilewire_kernels::machine::{PutSignals, Reduce, ReduceJob, ShareAcc, WarpgroupMma};
+use tilewire_kernels::shape::{GlobalAddr, SmemAddr};
 
 /// An accumulator: which of its role's it is, what was multiplied into it, and the multiplications still reading.
 pub struct Acc {
@@ -93,6 +93,20 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
 
     fn store_panel(&self, dst: SmemAddr, panel: &u32) {
         self.cta.panels(dst, PANEL_BYTES)[0].write(*panel);
+    }
+}
+
+impl<C: TileConfig> ShareAcc<C> for Agent<C> {
+    fn store_acc(&self, dst: GlobalAddr, acc: &Acc) {
+        self.cta.memory.payload(dst).write(acc.sum);
+    }
+
+    fn add_acc(&self, src: GlobalAddr, acc: &mut Acc) {
+        acc.sum = acc.sum.wrapping_add(self.cta.memory.payload(src).read());
+    }
+
+    fn publish(&self, addr: GlobalAddr, value: u32) {
+        self.store_release_gpu(addr, value);
     }
 }
 

@@ -5,6 +5,7 @@ pub mod arguments;
 pub mod few_rows;
 pub mod fp8;
 pub mod raw;
+pub mod split;
 
 use half::{bf16, f16};
 use tilewire::compare::{GemmNumerics, Report, compare_chunks, operand_scale};

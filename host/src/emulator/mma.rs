@@ -1,6 +1,6 @@
 //! Tensor cores: wgmma groups that run behind their issuer's back, and panels.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 
 use super::agent::Agent;
@@ -23,6 +23,18 @@ struct Values {
     cols: usize,
     /// Groups issued into it and not yet waited for.
     pending: u32,
+}
+
+impl Accumulator {
+    /// The values, if no wgmma group is still running on them; `what` wants them.
+    pub(super) fn settled(&self, what: &str) -> Result<RefMut<'_, Vec<f32>>, Failure> {
+        let acc = self.0.borrow_mut();
+        if acc.pending > 0 {
+            let detail = format!("{what} with {} wgmma groups running on the accumulator", acc.pending);
+            return Err(Failure::new(Violation::AccumulatorInFlight, detail));
+        }
+        Ok(RefMut::map(acc, |acc| &mut acc.values))
+    }
 }
 
 /// One panel's values in f32, row by row.

@@ -50,6 +50,7 @@ mod reduce;
 mod rng;
 mod scheduler;
 mod shadow;
+mod share;
 mod signals;
 mod tensor;
 mod tensor_map;

@@ -192,6 +192,7 @@ impl fmt::Display for AgentReport {
         if let Some(wait) = &self.wait {
             let awaited = match wait.kind {
                 WaitKind::Signal | WaitKind::Credit | WaitKind::Staged => "epoch",
+                WaitKind::Share => "word",
                 _ => "parity",
             };
             write!(f, "waits for {:?} {}, {awaited} {}, seen {}", wait.kind, wait.index, wait.awaited, wait.seen)?;

@@ -9,6 +9,7 @@ use crate::emulator::{Delay, EmulatorError, EmulatorOptions, Plant, RunStats, Tr
 use crate::error::{Error, Result};
 use crate::kernels::abi::{Placement, Transport};
 use crate::kernels::shape::Rank;
+use crate::plan::SplitK;
 use crate::ops::{Gemm, GemmReduceScatter, RankMatrices};
 use crate::world::{EmulatedOptions, Tensor, World};
 
@@ -128,6 +129,8 @@ impl Scenario {
         let plan = Gemm::builder(world, 0)
             .shape(self.m, self.n, self.k)
             .sm_margin(self.sm_margin)
+            .tile([128, 256])
+            .split_k(SplitK::Always)
             .deadline(Duration::ZERO)
             .build()?;
         let (a, b) = (self.operand(world, 0, self.m, 1)?, self.operand(world, 0, self.n, 2)?);

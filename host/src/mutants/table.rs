@@ -10,6 +10,8 @@ const ONE: Scenario = Scenario::gemm(128, 256, 64);
 const DEEP: Scenario = Scenario::gemm(128, 72, 9 * 64);
 /// Three tiles of four panels on one CTA: every panel buffer is used three times.
 const WIDE: Scenario = Scenario::gemm(384, 256, 64);
+/// One tile of four steps along K, of which CTA 1 has the last two.
+const SPLIT: Scenario = Scenario::gemm(128, 256, 4 * 64).over(Transport::Push, Placement::Epilogue, 2, 0);
 /// Two tiles for peers and one own tile a rank, two peers: every buffer is used again in each of its turns.
 const PUSH: Scenario = Scenario::reduce_scatter(3, 384, 256, 64);
 /// The same with two ranks.
@@ -240,4 +242,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::LostCarryRelease).on_cta(1), STAGED, &[V::Deadlock], ONCE),
     mutant(first(Fault::CarryReleaseTooMany).on_cta(1), STAGED, &[V::ArrivalOverflow], ONCE),
     mutant(first(Fault::LostSignal).on_cta(1), STAGED, &[V::Deadlock], ONCE),
+    // Cut tiles: CTA 1 gives its sums to CTA 0.
+    mutant(first(Fault::LostShare).on_cta(1), SPLIT, &[V::Deadlock], ONCE),
+    mutant(first(Fault::MissingShare).on_cta(1), SPLIT, &[V::ReadOfUnwrittenGlobal], ONCE),
+    mutant(first(Fault::UnclearedShare), SPLIT.calls(2), &[V::Race], ONCE),
 ];

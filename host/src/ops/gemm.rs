@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use super::gemm_shares::Shares;
 use super::gemm_reduce_scatter::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP, RankMatrices, maps};
 use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmArgs, Watchdog};
 use crate::kernels::entries::{Entry, Op};
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
-use crate::plan::{RankLaunch, Scales, TensorScales, Variant, check};
+use crate::plan::select::{Work, choose, eligible};
+use crate::plan::{RankLaunch, Scales, SplitK, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
 /// Builds a [`Gemm`].
@@ -19,9 +21,10 @@ pub struct GemmBuilder<'w> {
     max_m: usize,
     n: usize,
     k: usize,
-    tile: Option<[u32; 2]>,
     sm_margin: u32,
     raster_group: u32,
+    split_k: SplitK,
+    tile: Option<[u32; 2]>,
     deadline: Duration,
 }
 
@@ -31,14 +34,17 @@ pub struct Gemm {
     world: World,
     rank: usize,
     variant: Variant,
-    entry: &'static Entry,
     max_m: u32,
     n: u32,
     k: u32,
     sm_margin: u32,
     raster_group: u32,
+    split_k: SplitK,
+    entries: Vec<&'static Entry>,
     deadline_ns: u64,
     words: SymmetricBuffer,
+    /// Sums that CTAs leave for each other; none where no tile may be cut.
+    shares: Option<Shares>,
     // Dropped after the words, whose drop waits for the kernels that may still write here.
     records: FaultRecords,
 }
@@ -59,7 +65,8 @@ impl GemmBuilder<'_> {
         self
     }
 
-    /// Rows and columns of the tile, where several were compiled for the variant; a good one is chosen unless told otherwise.
+    /// Rows and columns of the tile, where several were compiled for the variant; the one that should be fastest for a call unless
+    /// told otherwise.
     pub fn tile(mut self, tile: [u32; 2]) -> Self {
         self.tile = Some(tile);
         self
@@ -74,6 +81,12 @@ impl GemmBuilder<'_> {
     /// Rows of tiles that CTAs walk together; changes which data meet in L2, never the result.
     pub fn raster_group(mut self, tiles: u32) -> Self {
         self.raster_group = tiles;
+        self
+    }
+
+    /// Whether tiles may be cut along K.
+    pub fn split_k(mut self, split_k: SplitK) -> Self {
+        self.split_k = split_k;
         self
     }
 
@@ -97,24 +110,31 @@ impl GemmBuilder<'_> {
         check::raster_group(self.raster_group)?;
         let (max_m, n, k) =
             (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
-        let entry = self.variant.entry_with(Op::Gemm, self.tile)?;
-        check::tile_count(max_m, n, entry.tile_extent())?;
-        world.load(entry)?;
+        self.variant.entry_with(Op::Gemm, self.tile)?;
+        let entries: Vec<_> = eligible(self.variant, self.tile).collect();
+        let ctas = world.ctas(self.rank) - self.sm_margin;
+        for &entry in &entries {
+            check::tile_count(max_m, n, entry.tile_extent())?;
+            world.load(entry)?;
+        }
+        let shares = Shares::new(&world, self.rank, &entries, Work { m: max_m, n, k, ctas }, self.split_k)?;
         let words = world.symmetric(WORDS_BYTES)?;
         world.write(self.rank, words.base(self.rank), &[0; WORDS_BYTES as usize])?;
         Ok(Gemm {
             rank: self.rank,
             variant: self.variant,
-            entry,
             max_m,
             n,
             k,
             sm_margin: self.sm_margin,
             raster_group: self.raster_group,
+            split_k: self.split_k,
+            entries,
             deadline_ns: check::deadline_ns(self.deadline),
             records: world.fault_records()?,
             world,
             words,
+            shares,
         })
     }
 }
@@ -129,9 +149,10 @@ impl Gemm {
             max_m: 0,
             n: 0,
             k: 0,
-            tile: None,
             sm_margin: 0,
             raster_group: DEFAULT_RASTER_GROUP,
+            split_k: SplitK::default(),
+            tile: None,
             deadline: DEFAULT_DEADLINE,
         }
     }
@@ -181,6 +202,7 @@ impl Gemm {
             Some(fault) => {
                 self.world.clear_faults(&self.records)?;
                 self.world.write(self.rank, self.words.base(self.rank), &[0; WORDS_BYTES as usize])?;
+                self.shares.as_ref().map_or(Ok(()), |shares| shares.clear(&self.world, self.rank))?;
                 Err(Error::Fault(Box::new(fault)))
             }
         }
@@ -196,7 +218,8 @@ impl Gemm {
     ///
     /// # Safety
     /// The matrices lie in memory of this rank with the shapes of the plan, A and B readable and D writable until the call
-    /// has ended on the stream.
+    /// has ended on the stream. Calls of one plan do not run at the same time, unless it was built with
+    /// [`SplitK::Never`]: they share the memory through which CTAs pass sums.
     pub unsafe fn launch(&self, m: usize, given: &RankMatrices, stream: Option<RawStream>) -> Result<()> {
         // SAFETY: the caller's.
         unsafe { self.launch_scaled(m, given, Scales::NONE, stream) }
@@ -222,7 +245,10 @@ impl Gemm {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", self.max_m)));
         }
         let (m, n, k, rank) = (m as u32, self.n, self.k, self.rank);
-        let maps = maps(self.variant, self.entry, [m, m, n, k], [given.a, given.b, given.d], rank)?;
+        let num_ctas = self.world.ctas(rank) - self.sm_margin;
+        let work = Work { m, n, k, ctas: num_ctas };
+        let Some(choice) = choose(&self.entries, work, self.split_k) else { return Ok(()) };
+        let maps = maps(self.variant, choice.entry, [m, m, n, k], [given.a, given.b, given.d], rank)?;
         let base = self.words.base(rank);
         let mut peer_aborts = [GlobalAddr(0); MAX_WORLD];
         peer_aborts[0] = base;
@@ -235,10 +261,18 @@ impl Gemm {
             world: 1,
             peer_aborts,
         };
-        let args =
-            GemmArgs { m, n, k, raster_group: self.raster_group, scales: scales.check(self.variant, rank)?, watchdog };
-        let num_ctas = self.world.ctas(rank) - self.sm_margin;
-        let launch = RankLaunch { rank, entry: self.entry, maps, args, num_ctas };
+        let args = GemmArgs {
+            m,
+            n,
+            k,
+            raster_group: self.raster_group,
+            split_tiles: if self.shares.is_some() { choice.split_tiles } else { 0 },
+            reserved: 0,
+            shares: self.shares.as_ref().map_or(GlobalAddr(0), |shares| shares.of(choice.entry)),
+            scales: scales.check(self.variant, rank)?,
+            watchdog,
+        };
+        let launch = RankLaunch { rank, entry: choice.entry, maps, args, num_ctas };
         let stream = stream.as_ref().map(std::slice::from_ref);
         // SAFETY: the caller's.
         unsafe { self.world.launch([&launch], stream) }

@@ -2,6 +2,7 @@
 
 pub mod gemm;
 pub mod gemm_reduce_scatter;
+mod gemm_shares;
 mod kernels;
 mod pacing;
 

@@ -4,9 +4,11 @@ pub mod check;
 pub mod launch;
 pub mod operand;
 pub mod scales;
+pub mod select;
 pub mod variant;
 
 pub use launch::RankLaunch;
 pub use operand::{MatrixArg, MatrixRole};
 pub use scales::{Scales, TensorScales};
+pub use select::SplitK;
 pub use variant::{Layout, Variant};

@@ -11,19 +11,19 @@ use crate::shape::SmemAddr;
 /// Columns of a box of 16-bit elements.
 const MN_BOX_COLS: u32 = ROW_BYTES / 2;
 
-/// Producer: brings the `k_tiles` stages of the tile whose first row of D is `row` and first column `col`. `a_box` is the box of
-/// A's tensor map: `C::A_BOX`, or that cut to the rows of the call.
+/// Producer: brings stages `k_begin..k_end` along K of the tile whose first row of D is `row` and first column `col`. `a_box`
+/// is the box of A's tensor map: `C::A_BOX`, or that cut to the rows of the call.
 #[inline(always)]
 pub fn load_operands<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGES: u32>(
     ring: &OperandRing<'_, M, STAGES>,
     state: &mut PipelineState<STAGES>,
     row: u32,
     col: u32,
-    k_tiles: u32,
+    [k_begin, k_end]: [u32; 2],
     a_box: TileBox,
 ) -> Result<(), Aborted> {
-    let mut k_tile = 0;
-    while k_tile < k_tiles {
+    let mut k_tile = k_begin;
+    while k_tile < k_end {
         let free = ring.producer_acquire(*state)?;
         let stage = C::SMEM.stage(free.index());
         let slot = ring.producer_expect(free, a_box.total_bytes() + C::B_BOX.total_bytes());

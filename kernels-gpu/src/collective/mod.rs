@@ -7,3 +7,4 @@ pub mod epilogue;
 pub mod mainloop;
 pub mod partials;
 pub mod setup;
+pub mod share;

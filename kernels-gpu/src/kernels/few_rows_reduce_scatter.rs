@@ -109,7 +109,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut state = PipelineState::start();
         let (k_tiles, a_box, mut nth) = (self.k_tiles(), self.a_box(), 0);
         while let Some(tile) = self.compute_tile(nth) {
-            load_operands::<M, C, STAGES>(&ring, &mut state, 0, tile.col, k_tiles, a_box)?;
+            load_operands::<M, C, STAGES>(&ring, &mut state, 0, tile.col, [0, k_tiles], a_box)?;
             nth += 1;
         }
         Ok(())

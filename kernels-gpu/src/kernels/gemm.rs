@@ -1,43 +1,52 @@
-//! Plain GEMM, `D = A · Bᵀ`: a persistent grid over the tiles of D.
+//! Plain GEMM, `D = A · Bᵀ`: a persistent grid over the tiles of D, some of which may be cut along K.
 
 use super::Kernel;
 use crate::abi::{GemmArgs, Operand};
 use crate::collective::epilogue::{scale, scale_factor, store_panels, write_panels};
 use crate::collective::mainloop::{load_operands, multiply};
 use crate::collective::setup::{init_barriers, operand_ring, panel_ring};
+use crate::collective::share::{give, take};
 use crate::config::{PANEL_ROWS, TileConfig};
 use crate::layout::slot::TileExtent;
 use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
 use crate::schedule::raster::Raster;
+use crate::schedule::stream_k::{Part, StreamK};
 use crate::shape::{CtaPosition, Role, div_ceil, min};
 
 /// The kernel; `STAGES` is `C::STAGES`.
 pub struct Gemm<C, const STAGES: u32>(core::marker::PhantomData<C>);
 
-/// One tile of D.
+/// One tile of D, or a part of one.
 struct GemmTile {
     row: u32,
     col: u32,
     extent: TileExtent,
+    part: Part,
 }
 
-/// Calls `$body` with each tile of this CTA.
+/// The tiles of a call, and how the CTAs share them.
+#[inline(always)]
+fn grid<C: TileConfig>(args: &GemmArgs, at: CtaPosition) -> (Raster, StreamK) {
+    let raster = Raster {
+        tiles_m: div_ceil(args.m, C::TILE_M),
+        tiles_n: div_ceil(args.n, C::TILE_N),
+        group: args.raster_group,
+    };
+    let (tiles, k_tiles) = (raster.num_tiles(), div_ceil(args.k, C::TILE_K));
+    (raster, StreamK { tiles, split_tiles: args.split_tiles, k_tiles, ctas: at.num_ctas })
+}
+
+/// Calls `$body` with each tile or part of one that this CTA works on.
 macro_rules! for_each_tile {
-    ($args:ident, $at:ident, $tile:ident => $body:block) => {{
-        let raster = Raster {
-            tiles_m: div_ceil($args.m, C::TILE_M),
-            tiles_n: div_ceil($args.n, C::TILE_N),
-            group: $args.raster_group,
-        };
-        let mut linear = $at.cta;
-        while linear < raster.num_tiles() {
-            let (tile_row, tile_col) = raster.tile(linear);
+    ($args:ident, $at:ident, $raster:ident, $work:ident, $tile:ident => $body:block) => {{
+        let mut progress = $work.start($at);
+        while let Some(part) = $work.next(&mut progress) {
+            let (tile_row, tile_col) = $raster.tile(part.tile);
             let (row, col) = (tile_row * C::TILE_M, tile_col * C::TILE_N);
             let extent = TileExtent { rows: min($args.m - row, C::TILE_M), cols: min($args.n - col, C::TILE_N) };
-            let $tile = GemmTile { row, col, extent };
+            let $tile = GemmTile { row, col, extent, part };
             $body
-            linear += $at.num_ctas;
         }
     }};
 }
@@ -57,15 +66,20 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
             Role::Producer => {
                 let ring = operand_ring::<M, C, STAGES>(m, role);
                 let mut state = PipelineState::start();
-                let k_tiles = div_ceil(args.k, C::TILE_K);
-                for_each_tile!(args, at, tile => {
-                    load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles, C::A_BOX)?;
+                let (raster, work) = grid::<C>(args, at);
+                for_each_tile!(args, at, raster, work, tile => {
+                    let k = [tile.part.k_begin, tile.part.k_end];
+                    load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k, C::A_BOX)?;
                 });
                 Ok(())
             }
             Role::Storer => {
                 let mut state = PipelineState::start();
-                for_each_tile!(args, at, tile => {
+                let (raster, work) = grid::<C>(args, at);
+                for_each_tile!(args, at, raster, work, tile => {
+                    if tile.part.is_given_away() {
+                        continue;
+                    }
                     store_panels::<M, C>(m, &mut state, tile.extent.panels::<C>(), |consumer, panel, src| {
                         if tile.extent.rows_of(consumer) > 0 {
                             let (row, col) = (tile.row + consumer * PANEL_ROWS, tile.col + panel * C::PANEL_COLS);
@@ -86,11 +100,18 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
         let operands = operand_ring::<M, C, STAGES>(m, role);
         let panels = panel_ring::<M, C>(m, role, consumer);
         let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
-        let k_tiles = div_ceil(args.k, C::TILE_K);
+        let (raster, work) = grid::<C>(args, at);
         let factor = scale_factor::<M, C>(m, &args.scales);
-        for_each_tile!(args, at, tile => {
+        for_each_tile!(args, at, raster, work, tile => {
+            let part = tile.part;
             let mut acc = m.zero_acc();
+            let k_tiles = part.k_end - part.k_begin;
             multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, k_tiles, &mut acc)?;
+            if part.is_given_away() {
+                give::<M, C>(m, args.shares, &work, at.cta, consumer, &acc);
+                continue;
+            }
+            take::<M, C>(m, args.shares, &work, at.cta, consumer, &part, &mut acc)?;
             scale::<M, C>(m, &mut acc, factor);
             write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
         });

@@ -191,7 +191,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut state = PipelineState::start();
         let (k_tiles, mut nth) = (self.k_tiles(), 0);
         while let Some(tile) = self.compute_tile(nth) {
-            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles, C::A_BOX)?;
+            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, [0, k_tiles], C::A_BOX)?;
             nth += 1;
         }
         nth = 0;

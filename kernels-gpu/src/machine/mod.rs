@@ -173,6 +173,18 @@ pub trait WarpgroupMma<C: TileConfig> {
     fn store_panel(&self, dst: SmemAddr, panel: &Self::Panel);
 }
 
+/// Sums that pass from one CTA's consumer to the same consumer of another through global memory.
+pub trait ShareAcc<C: TileConfig>: WarpgroupMma<C> {
+    /// Writes the accumulator, [`crate::collective::share::acc_bytes`] bytes, in an order of the machine's own.
+    fn store_acc(&self, dst: GlobalAddr, acc: &Self::Acc);
+
+    /// Adds what [`Self::store_acc`] wrote, in f32.
+    fn add_acc(&self, src: GlobalAddr, acc: &mut Self::Acc);
+
+    /// `st.release.gpu.u32` by the warpgroup: after all accesses of all its threads.
+    fn publish(&self, addr: GlobalAddr, value: u32);
+}
+
 /// One half tile to add up: rows that a consumer's index owns, all panels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReduceJob {
@@ -206,5 +218,5 @@ pub trait ThreadRole: Mbarriers + Watch + PutSignals + BulkCopy {}
 impl<T: Mbarriers + Watch + PutSignals + BulkCopy> ThreadRole for T {}
 
 /// What a consumer warpgroup needs.
-pub trait WarpgroupRole<C: TileConfig>: Mbarriers + Watch + Signals + WarpgroupMma<C> + Reduce<C> {}
-impl<C: TileConfig, T: Mbarriers + Watch + Signals + WarpgroupMma<C> + Reduce<C>> WarpgroupRole<C> for T {}
+pub trait WarpgroupRole<C: TileConfig>: Mbarriers + Watch + Signals + WarpgroupMma<C> + ShareAcc<C> + Reduce<C> {}
+impl<C: TileConfig, T: Mbarriers + Watch + Signals + WarpgroupMma<C> + ShareAcc<C> + Reduce<C>> WarpgroupRole<C> for T {}

@@ -4,3 +4,4 @@
 pub mod chunked;
 pub mod raster;
 pub mod shared;
+pub mod stream_k;

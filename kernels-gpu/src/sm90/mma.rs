@@ -2,13 +2,13 @@
 
 use super::machine::Warpgroup;
 use super::matrix::{load_f32x2, load_x4, pack, store_f32x2, store_x4, unpack};
-use super::{sync, wgmma};
+use super::{memory, sync, wgmma};
 use crate::config::{Element, ElementType, Major, OperandLayout, OperandTypes, ROW_BYTES, Tile, TileConfig};
 use crate::layout::fragment::{fragment_coordinates, matrix_x4_offset};
 use crate::layout::matrix_descriptor::{k_major_128, mn_major_128};
-use crate::layout::swizzle::swizzle_128;
-use crate::machine::WarpgroupMma;
-use crate::shape::SmemAddr;
+use crate::layout::swizzle::{CHUNK_BYTES, swizzle_128};
+use crate::machine::{ShareAcc, WarpgroupMma};
+use crate::shape::{GlobalAddr, SmemAddr, WARPGROUP_THREADS};
 
 /// Registers of one panel of 16-bit elements in each thread: 64 × 64 elements over 128 threads. A panel of f32 has half as
 /// many, the first 16.
@@ -21,6 +21,9 @@ macro_rules! array_32 {
     };
     (@ $i:ident, $e:expr; $($n:literal)*) => { [$({ const $i: usize = $n; $e }),*] };
 }
+
+/// Bytes that a warpgroup reads or writes at once, 16 a thread.
+const CHUNK_STRIDE: u64 = (WARPGROUP_THREADS * CHUNK_BYTES) as u64;
 
 /// Runs `$body` for each `$i` of the list, as a constant.
 macro_rules! each {
@@ -237,6 +240,49 @@ macro_rules! warpgroup_mma {
         }
     };
 }
+
+macro_rules! share_acc {
+    ($n:literal, [$($chunk:literal)*]) => {
+        impl<const M: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType>
+            ShareAcc<Tile<M, $n, STAGES, L, I, O>> for Warpgroup
+        {
+            #[inline(always)]
+            fn store_acc(&self, dst: GlobalAddr, acc: &Self::Acc) {
+                let dst = dst.0 + (self.thread * CHUNK_BYTES) as u64;
+                each!([$($chunk)*], I => {
+                    let word = |i: usize| acc.sum[I * 4 + i].to_bits();
+                    // SAFETY: kernels pass addresses of the plan's memory for it, 16-byte aligned.
+                    unsafe { memory::store_v4(dst + (I as u64) * CHUNK_STRIDE, [word(0), word(1), word(2), word(3)]) }
+                });
+            }
+
+            #[inline(always)]
+            fn add_acc(&self, src: GlobalAddr, acc: &mut Self::Acc) {
+                let src = src.0 + (self.thread * CHUNK_BYTES) as u64;
+                each!([$($chunk)*], I => {
+                    // SAFETY: as above; the giver's word was acquired.
+                    let words = unsafe { memory::load_v4(src + (I as u64) * CHUNK_STRIDE) };
+                    each!([0 1 2 3], WORD => acc.sum[I * 4 + WORD] += f32::from_bits(words[WORD]));
+                });
+            }
+
+            #[inline(always)]
+            fn publish(&self, addr: GlobalAddr, value: u32) {
+                // SAFETY: as above; the barrier puts every thread's accesses before the release.
+                unsafe {
+                    sync::sync_warpgroup();
+                    if self.thread == 0 {
+                        memory::store_release_gpu(addr.0, value);
+                    }
+                }
+            }
+        }
+    };
+}
+
+share_acc!(256, [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31]);
+share_acc!(128, [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15]);
+share_acc!(64, [0 1 2 3 4 5 6 7]);
 
 warpgroup_mma!(256, 128, m64n256k16_bf16, m64n256k16_f16);
 warpgroup_mma!(128, 64, m64n128k16_bf16, m64n128k16_f16);

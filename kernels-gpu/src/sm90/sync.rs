@@ -16,6 +16,15 @@ pub unsafe fn sync_warp() {
     unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) }
 }
 
+/// `barrier.sync` of the 128 threads of one warpgroup, which also orders their memory accesses. Called by all of them; each
+/// consumer warpgroup has a barrier of its own.
+#[inline(always)]
+pub unsafe fn sync_warpgroup() {
+    let number = super::thread::thread_idx_x() / crate::shape::WARPGROUP_THREADS;
+    // SAFETY: the caller's.
+    unsafe { asm!("barrier.sync {}, 128;", in(reg32) number, options(nostack)) }
+}
+
 /// `vote.sync.all`: whether `value` holds in all 32 lanes. Called by every lane of the warp.
 #[inline(always)]
 pub unsafe fn vote_all(value: bool) -> bool {

@@ -35,6 +35,12 @@ pub(super) enum Op {
     /// The same, of a consumer that has handed its buffers over.
     StoreResult,
     Reduce,
+    /// Sums of a cut tile.
+    StoreShare,
+    /// The word that says that sums are there.
+    PublishShare,
+    /// Its clearing.
+    ClearShare,
     /// The launch of the kernel itself.
     Launch,
 }
@@ -292,6 +298,13 @@ faults! {
     LostCarryRelease => "lost-carry-release", Storer, Op::Arrive("empty"), Effect::Omit;
     /// The storer releases a stage that it carried more often than there are readers.
     CarryReleaseTooMany => "carry-release-too-many", Storer, Op::Arrive("empty"), Effect::More;
+
+    /// A consumer never says that its sums of a cut tile are there.
+    LostShare => "lost-share", Consumer, Op::PublishShare, Effect::Omit;
+    /// A consumer leaves the word set that said so.
+    UnclearedShare => "uncleared-share", Consumer, Op::ClearShare, Effect::Omit;
+    /// A consumer says that its sums of a cut tile are there, and has not written them.
+    MissingShare => "missing-share", Consumer, Op::StoreShare, Effect::Omit;
 
     /// A rank never launches its kernel.
     AbsentRank => "absent-rank", Host, Op::Launch, Effect::Omit;

@@ -3,8 +3,8 @@
 use super::super::mma::{Accumulator, Panel};
 use super::{Effect, Faulty, Op};
 use crate::kernels::config::{PANEL_ROWS, TileConfig};
-use crate::kernels::machine::{Reduce, ReduceJob, WarpgroupMma};
-use crate::kernels::shape::SmemAddr;
+use crate::kernels::machine::{Reduce, ReduceJob, ShareAcc, WarpgroupMma};
+use crate::kernels::shape::{GlobalAddr, SmemAddr};
 
 impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
     type Acc = Accumulator;
@@ -68,6 +68,25 @@ impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
             self.arrive_early(barrier, dst);
         }
         WarpgroupMma::<C>::store_panel(self.agent, dst, panel);
+    }
+}
+
+impl<C: TileConfig> ShareAcc<C> for Faulty<'_> {
+    fn store_acc(&self, dst: GlobalAddr, acc: &Accumulator) {
+        if self.strike(Op::StoreShare).is_none() {
+            ShareAcc::<C>::store_acc(self.agent, dst, acc);
+        }
+    }
+
+    fn add_acc(&self, src: GlobalAddr, acc: &mut Accumulator) {
+        ShareAcc::<C>::add_acc(self.agent, src, acc);
+    }
+
+    fn publish(&self, addr: GlobalAddr, value: u32) {
+        let op = if value == 0 { Op::ClearShare } else { Op::PublishShare };
+        if self.strike(op).is_none() {
+            ShareAcc::<C>::publish(self.agent, addr, value);
+        }
     }
 }
 
