@@ -123,6 +123,8 @@ pub trait TileConfig: 'static {
     /// Whether the tensor cores sum in less than f32, as Hopper's do for 8-bit operands (about 14 bits): then the sum of each
     /// stage, 128 products, goes to the accumulator proper by additions in f32.
     const PROMOTES: bool = Self::IN.bytes() == 1;
+    /// Whether a plain product's tiles may be cut along K. Where sums are promoted, there are no registers left for it.
+    const SPLITS: bool = !Self::PROMOTES;
     /// Elements along K of one stage.
     const TILE_K: u32 = ROW_BYTES / Self::IN.bytes();
     /// Consumer warpgroups: 64 rows each.

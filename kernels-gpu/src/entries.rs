@@ -36,6 +36,8 @@ pub struct Entry {
     pub majors: [Major; 2],
     /// Threads of a CTA, written as `.maxntid`.
     pub threads: u32,
+    /// Whether it can cut tiles along K (plain products).
+    pub splits: bool,
     /// CTAs of a cluster, written as `.reqnctapercluster` when above 1.
     pub cluster: u32,
     /// Dynamic shared memory in bytes.
@@ -71,6 +73,7 @@ const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
         output: C::OUT,
         majors: [C::A_MAJOR, C::B_MAJOR],
         threads: C::THREADS,
+        splits: matches!(op, Op::Gemm) && C::SPLITS,
         cluster: 1,
         smem_bytes: C::SMEM.total_bytes,
         param_bytes: size_of::<Launch<Args>>(),

@@ -72,7 +72,7 @@ impl Work {
     pub fn split_tiles(&self, entry: &Entry) -> u32 {
         let (tiles, ctas) = (self.tiles(entry), u64::from(self.ctas));
         let rest = tiles % ctas;
-        if rest == 0 {
+        if rest == 0 || !entry.splits {
             return 0;
         }
         let split = if tiles > ctas { rest + ctas } else { tiles };
@@ -81,7 +81,7 @@ impl Work {
 
     /// Whether a call of so many rows or fewer may cut tiles.
     pub fn may_split(&self, entry: &Entry, split_k: SplitK) -> bool {
-        split_k != SplitK::Never && self.m > 0 && self.n > 0 && self.k_tiles(entry) >= 2
+        split_k != SplitK::Never && entry.splits && self.m > 0 && self.n > 0 && self.k_tiles(entry) >= 2
     }
 
     /// Expected time in nanoseconds with `split_tiles` tiles cut.
@@ -176,7 +176,8 @@ mod tests {
         let work = Work { m: 200, n: 300, k: 256, ctas: 5 };
         for variant in Variant::supported(Op::Gemm) {
             assert_eq!(chosen(variant, work, SplitK::Never).split_tiles, 0);
-            assert!(chosen(variant, work, SplitK::Always).split_tiles > 0, "{variant}");
+            let splits = variant.entry(Op::Gemm).unwrap().splits;
+            assert_eq!(chosen(variant, work, SplitK::Always).split_tiles > 0, splits, "{variant}");
         }
     }
 

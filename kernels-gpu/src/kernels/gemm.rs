@@ -34,7 +34,8 @@ fn grid<C: TileConfig>(args: &GemmArgs, at: CtaPosition) -> (Raster, StreamK) {
         group: args.raster_group,
     };
     let (tiles, k_tiles) = (raster.num_tiles(), div_ceil(args.k, C::TILE_K));
-    (raster, StreamK { tiles, split_tiles: args.split_tiles, k_tiles, ctas: at.num_ctas })
+    let split_tiles = if C::SPLITS { args.split_tiles } else { 0 };
+    (raster, StreamK { tiles, split_tiles, k_tiles, ctas: at.num_ctas })
 }
 
 /// Calls `$body` with each tile or part of one that this CTA works on.
@@ -107,11 +108,13 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
             let mut acc = m.zero_acc();
             let k_tiles = part.k_end - part.k_begin;
             multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, k_tiles, &mut acc)?;
-            if part.is_given_away() {
+            if C::SPLITS && part.is_given_away() {
                 give::<M, C>(m, args.shares, &work, at.cta, consumer, &acc);
                 continue;
             }
-            take::<M, C>(m, args.shares, &work, at.cta, consumer, &part, &mut acc)?;
+            if C::SPLITS {
+                take::<M, C>(m, args.shares, &work, at.cta, consumer, &part, &mut acc)?;
+            }
             scale::<M, C>(m, &mut acc, factor);
             write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
         });
