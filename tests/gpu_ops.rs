@@ -144,7 +144,10 @@ fn few_rows(_: &Gpu) -> TestResult {
 }
 
 fn cut_tiles_are_right_in_every_layout_and_type(_: &Gpu) -> TestResult {
-    suite::split::every_variant(&virtual_ranks(1)?, some_of(&[[16, 4608, 4096], [200, 1000, 5000], [2048, 4608, 2048]], 2))
+    suite::split::every_variant(
+        &virtual_ranks(1)?,
+        some_of(&[[16, 4608, 4096], [200, 1000, 5000], [2048, 4608, 2048]], 2),
+    )
 }
 
 fn cut_tiles_lose_no_stage(_: &Gpu) -> TestResult {

@@ -65,7 +65,13 @@ impl World {
         Ok(value)
     }
 
-    pub(super) fn store_release(&mut self, me: usize, addr: GlobalAddr, value: u32, scope: Scope) -> Result<(), Failure> {
+    pub(super) fn store_release(
+        &mut self,
+        me: usize,
+        addr: GlobalAddr,
+        value: u32,
+        scope: Scope,
+    ) -> Result<(), Failure> {
         self.memory.word(addr)?;
         self.check_scope(me, addr, scope)?;
         self.check_stores_before_release(me, addr)?;

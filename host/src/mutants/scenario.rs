@@ -9,8 +9,8 @@ use crate::emulator::{Delay, EmulatorError, EmulatorOptions, Plant, RunStats, Tr
 use crate::error::{Error, Result};
 use crate::kernels::abi::{Placement, Transport};
 use crate::kernels::shape::Rank;
-use crate::plan::SplitK;
 use crate::ops::{Gemm, GemmReduceScatter, RankMatrices};
+use crate::plan::SplitK;
 use crate::world::{EmulatedOptions, Tensor, World};
 
 /// Which kernel.

@@ -245,5 +245,4 @@ pub const MUTANTS: &[Mutant] = &[
     // Cut tiles: CTA 1 gives its sums to CTA 0.
     mutant(first(Fault::LostShare).on_cta(1), SPLIT, &[V::Deadlock], ONCE),
     mutant(first(Fault::MissingShare).on_cta(1), SPLIT, &[V::ReadOfUnwrittenGlobal], ONCE),
-    mutant(first(Fault::UnclearedShare), SPLIT.calls(2), &[V::Race], ONCE),
 ];

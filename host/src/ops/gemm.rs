@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::gemm_shares::Shares;
 use super::gemm_reduce_scatter::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP, RankMatrices, maps};
+use super::gemm_shares::Shares;
 use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmArgs, Watchdog};
 use crate::kernels::entries::{Entry, Op};

@@ -185,9 +185,12 @@ mod tests {
 
     #[test]
     fn an_instruction_that_ptxas_did_not_choose_is_missed() {
-        for (name, reported) in
-            [("HGMMA", "HGMMA or QGMMA"), ("UTMALDG", "UTMALDG or UBLKCP"), ("UTMASTG", "UTMASTG or UBLKCP"), ("SYNCS", "SYNCS")]
-        {
+        for (name, reported) in [
+            ("HGMMA", "HGMMA or QGMMA"),
+            ("UTMALDG", "UTMALDG or UBLKCP"),
+            ("UTMASTG", "UTMASTG or UBLKCP"),
+            ("SYNCS", "SYNCS"),
+        ] {
             let found = reasons(GOOD, &SASS.replace(name, "NOP"));
             assert_eq!(found.len(), 1, "{found:?}");
             assert!(found[0].contains(&format!("is {reported}, but a GEMM needs it")), "{found:?}");

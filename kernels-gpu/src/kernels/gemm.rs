@@ -28,11 +28,8 @@ struct GemmTile {
 /// The tiles of a call, and how the CTAs share them.
 #[inline(always)]
 fn grid<C: TileConfig>(args: &GemmArgs, at: CtaPosition) -> (Raster, StreamK) {
-    let raster = Raster {
-        tiles_m: div_ceil(args.m, C::TILE_M),
-        tiles_n: div_ceil(args.n, C::TILE_N),
-        group: args.raster_group,
-    };
+    let raster =
+        Raster { tiles_m: div_ceil(args.m, C::TILE_M), tiles_n: div_ceil(args.n, C::TILE_N), group: args.raster_group };
     let (tiles, k_tiles) = (raster.num_tiles(), div_ceil(args.k, C::TILE_K));
     let split_tiles = if C::SPLITS { args.split_tiles } else { 0 };
     (raster, StreamK { tiles, split_tiles, k_tiles, ctas: at.num_ctas })

@@ -218,5 +218,8 @@ pub trait ThreadRole: Mbarriers + Watch + PutSignals + BulkCopy {}
 impl<T: Mbarriers + Watch + PutSignals + BulkCopy> ThreadRole for T {}
 
 /// What a consumer warpgroup needs.
-pub trait WarpgroupRole<C: TileConfig>: Mbarriers + Watch + Signals + WarpgroupMma<C> + ShareAcc<C> + Reduce<C> {}
+pub trait WarpgroupRole<C: TileConfig>:
+    Mbarriers + Watch + Signals + WarpgroupMma<C> + ShareAcc<C> + Reduce<C>
+{
+}
 impl<C: TileConfig, T: Mbarriers + Watch + Signals + WarpgroupMma<C> + ShareAcc<C> + Reduce<C>> WarpgroupRole<C> for T {}

@@ -104,9 +104,8 @@ mod tests {
     fn grids() -> impl Iterator<Item = StreamK> {
         let sizes = [(1, 1), (1, 7), (3, 5), (5, 1), (7, 16), (20, 3), (33, 2)];
         sizes.into_iter().flat_map(|(tiles, k_tiles)| {
-            (1..=9).flat_map(move |ctas| {
-                (0..=tiles).map(move |split_tiles| StreamK { tiles, split_tiles, k_tiles, ctas })
-            })
+            (1..=9)
+                .flat_map(move |ctas| (0..=tiles).map(move |split_tiles| StreamK { tiles, split_tiles, k_tiles, ctas }))
         })
     }
 

@@ -39,8 +39,6 @@ pub(super) enum Op {
     StoreShare,
     /// The word that says that sums are there.
     PublishShare,
-    /// Its clearing.
-    ClearShare,
     /// The launch of the kernel itself.
     Launch,
 }
@@ -301,8 +299,6 @@ faults! {
 
     /// A consumer never says that its sums of a cut tile are there.
     LostShare => "lost-share", Consumer, Op::PublishShare, Effect::Omit;
-    /// A consumer leaves the word set that said so.
-    UnclearedShare => "uncleared-share", Consumer, Op::ClearShare, Effect::Omit;
     /// A consumer says that its sums of a cut tile are there, and has not written them.
     MissingShare => "missing-share", Consumer, Op::StoreShare, Effect::Omit;
 
