@@ -435,7 +435,7 @@ impl GemmReduceScatter {
     /// Whether a kernel of this plan gave up a wait. To be called when the calls' streams have been waited for.
     ///
     /// # Errors
-    /// [`Error::Fault`] with who waited for what.
+    /// [`Error::Fault`] with who waited for what, or without a record if ranks were aborted and none says why.
     pub fn check(&self) -> Result<()> {
         match self.world.fault("gemm_reduce_scatter", &self.records)? {
             None => Ok(()),
@@ -449,10 +449,13 @@ impl GemmReduceScatter {
     /// Makes the plan usable after a fault: waits for all ranks' kernels to leave, and resets every word of the protocol.
     /// Results of calls since the fault are void. Epochs start anew.
     ///
+    /// Calls may have been launched on any streams, or as parts of graphs, so this waits for everything that runs on the
+    /// ranks' GPUs in this process, other work included. Not to be called while a stream is being captured.
+    ///
     /// # Errors
     /// [`Error::Driver`] if the GPU does not answer any more.
     pub fn recover(&self) -> Result<()> {
-        self.world.synchronize()?;
+        self.world.quiesce()?;
         self.world.clear_faults(&self.records)?;
         self.reset()?;
         self.needs_recovery.set(false);

@@ -209,6 +209,11 @@ impl GpuWorld {
         self.streams.iter().try_for_each(Stream::synchronize)
     }
 
+    /// Waits for all streams of the ranks' GPUs, those of others among them.
+    pub fn quiesce(&self) -> Result<()> {
+        self.gpus.iter().try_for_each(Gpu::synchronize)
+    }
+
     pub fn new_records(&self) -> Result<Vec<MappedHost<FaultRecord>>> {
         self.ranks.iter().map(|rank| MappedHost::new(&self.gpus[rank.gpu], FaultRecord::default())).collect()
     }

@@ -114,8 +114,11 @@ pub(super) fn pause(
     if raised && !patience.aborted {
         patience.since = now;
         patience.aborted = true;
-    } else if !raised && watchdog.deadline_ns != 0 && elapsed as u64 > watchdog.deadline_ns >> TICK_SHIFT && reports {
-        report(cta, wait(), elapsed);
+    } else if !raised && reports && watchdog.deadline_ns != 0 {
+        let wait = wait();
+        if elapsed as u64 > watchdog.limit_ns(wait.kind) >> TICK_SHIFT {
+            report(cta, wait, elapsed);
+        }
     }
     let over = patience.aborted && now.wrapping_sub(patience.since) > ABORT_GRACE_TICKS;
     if uniform(over) { Err(Aborted) } else { Ok(()) }
