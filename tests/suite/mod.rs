@@ -4,6 +4,7 @@
 pub mod arguments;
 pub mod few_rows;
 pub mod fp8;
+pub mod fuzz;
 pub mod raw;
 
 use half::{bf16, f16};

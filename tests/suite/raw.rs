@@ -134,6 +134,11 @@ impl<I: Scalar, O: Scalar> GuardedCall<I, O> {
         // SAFETY: the buffers are alive and of the plan's shape, and the call is waited for.
         let launched = unsafe { plan.launch(m, &self.matrices(), None) };
         launched.and_then(|()| plan.finish()).map_err(|e| e.to_string())?;
+        self.results(plan, m)
+    }
+
+    /// The results of a call that has ended, once every guard and gap has been looked at.
+    pub fn results(&self, plan: &GemmReduceScatter, m: usize) -> Result<Vec<Matrix<O>>, String> {
         for (rank, (a, b)) in self.a.iter().zip(&self.b).enumerate() {
             a.untouched(&format!("A of rank {rank}"))?;
             b.untouched(&format!("B of rank {rank}"))?;
