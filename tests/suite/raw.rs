@@ -129,6 +129,11 @@ impl<I: Scalar, O: Scalar> GuardedCall<I, O> {
         all.map(|((a, b), d)| RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }).collect()
     }
 
+    /// Makes D what it was before the first call.
+    pub fn poison(&mut self) -> Result<(), Error> {
+        self.d.iter_mut().try_for_each(|d| d.buffer.poison())
+    }
+
     /// Launches on raw memory and waits; the results, once every guard and gap has been looked at.
     pub fn call(&self, plan: &GemmReduceScatter, m: usize) -> Result<Vec<Matrix<O>>, String> {
         // SAFETY: the buffers are alive and of the plan's shape, and the call is waited for.

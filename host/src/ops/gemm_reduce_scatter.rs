@@ -396,7 +396,8 @@ impl GemmReduceScatter {
                 parity_stride: o.parity_stride,
                 workspaces,
                 d: GlobalAddr(given.d.addr),
-                d_stride: given.d.row_stride * u64::from(o.variant.output.bytes()),
+                // Not checked where the rank has no rows, nor used.
+                d_stride: given.d.row_stride.saturating_mul(u64::from(o.variant.output.bytes())),
                 scales: scales[rank].check(o.variant, rank)?,
                 watchdog: self.watchdog(rank),
             };

@@ -148,11 +148,16 @@ impl GpuWorld {
             return Ok(());
         }
         let text = ptx::only(entry)?;
+        self.load_text(entry, &text)
+    }
+
+    /// Loads `text` as the kernel of `entry`.
+    pub fn load_text(&self, entry: &'static Entry, text: &str) -> Result<()> {
         let functions = self
             .gpus
             .iter()
             .map(|gpu| {
-                let function = Module::load(gpu, &text)?.entry(entry)?;
+                let function = Module::load(gpu, text)?.entry(entry)?;
                 let fit = function.max_ctas_per_sm(entry.threads, entry.smem_bytes)?;
                 if fit == 0 {
                     return Err(Error::NoGpu {

@@ -17,7 +17,7 @@ use crate::emulator::{RunStats, Trace};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::kernels::abi::{FaultRecord, WaitKind};
-use crate::kernels::entries::Entry;
+use crate::kernels::entries::{ENTRIES, Entry};
 use crate::kernels::kernels::dispatch::KernelArgs;
 use crate::kernels::shape::GlobalAddr;
 use crate::plan::{RankLaunch, check};
@@ -254,6 +254,25 @@ impl World {
         match &*self.machine {
             Machine::Emulated(_) => Ok(()),
             Machine::Gpu(world) => world.load(entry),
+        }
+    }
+
+    /// Loads `text` as the kernel of the entry `name`, for plans that are built later: for tests of kernels that are wrong
+    /// on purpose, which no source that compiles can give.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there is no such entry or the world is emulated, [`Error::Driver`] if the text does not
+    /// compile.
+    ///
+    /// # Safety
+    /// What the kernel of `text` does wrong must stay within the call.
+    #[doc(hidden)]
+    pub unsafe fn load_instead(&self, name: &str, text: &str) -> Result<()> {
+        let entry = ENTRIES.iter().find(|entry| entry.name == name);
+        match (&*self.machine, entry) {
+            (Machine::Gpu(world), Some(entry)) => world.load_text(entry, text),
+            (Machine::Emulated(_), _) => Err(Error::argument("world", self.describe(), "it runs kernels from source")),
+            (_, None) => Err(Error::argument("kernel", name, "there is no such entry")),
         }
     }
 
