@@ -362,6 +362,8 @@ impl BulkCopy for Thread {
             unsafe { memory::store_v4(dst.0 + off as u64, matrix::load_v4(self.0.at(src) + off)) };
             off += 16;
         }
+        // SAFETY: a fence.
+        unsafe { sync::fence_proxy_async_shared() }
     }
 
     #[inline(always)]
