@@ -99,7 +99,7 @@ impl FuzzCase {
             case,
             input,
             output: [input, Element::F32][draw(15, 2)],
-            raster_group: [1, 2, 3, 16][draw(16, 4)],
+            raster_group: [1, 2, 3, 16, u32::MAX][draw(16, 5)],
             gap: [0, 0, 1, 8, 40][draw(17, 5)],
             integers: [None, Some(3)][draw(18, 2)],
             calls: (0..calls).map(|call| if call == 0 { m } else { draw(20 + call as u64, m + 1) }).collect(),

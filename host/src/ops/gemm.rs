@@ -95,7 +95,6 @@ impl GemmBuilder<'_> {
             return Err(Error::argument("rank", self.rank, format!("the world has {} ranks", world.size())));
         }
         check::sm_margin(self.sm_margin, world.ctas(self.rank), self.rank)?;
-        check::raster_group(self.raster_group)?;
         let (max_m, n, k) =
             (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
         let entry = self.variant.entry_with(Op::Gemm, self.tile)?;
@@ -111,7 +110,7 @@ impl GemmBuilder<'_> {
             n,
             k,
             sm_margin: self.sm_margin,
-            raster_group: self.raster_group,
+            raster_group: check::raster_group(self.raster_group, max_m)?,
             deadline_ns: check::deadline_ns(self.deadline),
             records: world.fault_records()?,
             world,

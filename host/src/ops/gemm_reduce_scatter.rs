@@ -167,7 +167,6 @@ impl<'w> GemmReduceScatterBuilder<'w> {
                         while the others wait for them";
             return Err(Error::argument("sm_margin", 0, rule));
         }
-        check::raster_group(self.raster_group)?;
         let world = self.world.clone();
         let kernels = Kernels::of(self.variant, self.transport, world_size as u32, max_m)?;
         let (slot_tiles, parity_stride) = kernels.slots(n, world_size as u32)?;
@@ -181,7 +180,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             transport: self.transport,
             placement: self.placement,
             sm_margin: self.sm_margin,
-            raster_group: self.raster_group,
+            raster_group: check::raster_group(self.raster_group, max_m)?,
             deadline_ns,
             first_epoch: self.first_epoch,
             slot_tiles,
