@@ -1,7 +1,7 @@
 //! Random calls on a Hopper GPU, compared with the references, for a fixed time: the cases of `tests/emu_fuzz.rs`, larger.
 //!
-//! `TILEWIRE_FUZZ_SECONDS=N` sets how long each test runs, `TILEWIRE_FUZZ_FIRST=S` with which seed it begins, and
-//! `TILEWIRE_FUZZ_SEED=S` replays one case.
+//! `TILEWIRE_FUZZ_SECONDS=N` sets how long each test runs (from 60 on with a larger `TILEWIRE_TEST_DEADLINE_S`),
+//! `TILEWIRE_FUZZ_FIRST=S` with which seed it begins, and `TILEWIRE_FUZZ_SEED=S` replays one case.
 
 mod common;
 mod gpu_support;
