@@ -42,8 +42,9 @@ fn fields_lie_where_the_kernels_read_them() {
     assert_layout!(Watchdog, size 104, align 8, {
         deadline_ns: 0, abort: 8, claim: 16, record: 24, rank: 32, world: 36, peer_aborts: 40,
     });
-    assert_layout!(FaultRecord, size 40, align 8, {
-        state: 0, rank: 4, cta: 8, role: 12, kind: 16, index: 20, awaited: 24, seen: 28, elapsed_ns: 32,
+    assert_layout!(FaultRecord, size 48, align 8, {
+        state: 0, rank: 4, cta: 8, role: 12, kind: 16, index: 20, awaited: 24, seen: 28, elapsed_ns: 32, aborted: 40,
+        reserved: 44,
     });
 }
 

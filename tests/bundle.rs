@@ -37,7 +37,7 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
 
 #[test]
 fn the_scripts_are_valid_bash_and_may_be_executed() {
-    for script in ["scripts/gpu-bundle", "scripts/gpu-bundle-run"] {
+    for script in ["scripts/gpu-bundle", "scripts/gpu-bundle-run", "scripts/sanitize-host"] {
         let status = Command::new("bash").arg("-n").arg(file(script)).status().expect("bash runs");
         assert!(status.success(), "{script}");
         #[cfg(unix)]
@@ -84,7 +84,7 @@ fn every_test_for_the_sanitizers_exists() {
 
 #[test]
 fn help_is_the_head_of_the_script_and_unknown_arguments_are_refused() {
-    for script in ["scripts/gpu-bundle", "scripts/gpu-bundle-run"] {
+    for script in ["scripts/gpu-bundle", "scripts/gpu-bundle-run", "scripts/sanitize-host"] {
         let help = Command::new(file(script)).arg("--help").output().expect("bash runs");
         let text = String::from_utf8_lossy(&help.stdout).into_owned();
         assert!(help.status.success() && text.contains("usage: "), "{script}: {text}");

@@ -115,6 +115,7 @@ impl Relay {
                 let slot_ready = operand_ring(m, role).consumer_wait(PipelineState::start())?;
                 // Two slots: the one of this epoch was last used two epochs ago.
                 wait_signal(m, role, WaitKind::Credit, right as u32, my_credit, epoch.saturating_sub(2))?;
+                m.fence_proxy_async_global();
                 m.store_bytes(slot, Small::SMEM.stage(slot_ready.index()), PANEL);
                 m.commit_group();
                 if signalling {

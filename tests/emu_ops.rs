@@ -54,6 +54,14 @@ fn a_hundred_schedules_give_one_result() -> TestResult {
     Ok(())
 }
 
+/// A few of the calls that `gpu_big` makes ten thousand of.
+#[test]
+fn calls_across_both_wraps_of_the_epoch_give_the_same_bits() -> TestResult {
+    let mut options = EmulatorOptions::with_seed(11);
+    options.delays = vec![(Rank(1), Delay::Seldom(64))];
+    suite::calls_with_delays_give_the_same_bits(&world_with(3, options), 24, &suite::fuzz::PROMPT)
+}
+
 #[test]
 fn a_slow_rank_changes_nothing() -> TestResult {
     for (transport, placement, margin) in WAYS {

@@ -114,7 +114,7 @@ fn a_reader_that_takes_no_signal_races() {
 
 #[test]
 fn a_slot_must_not_be_written_again_before_the_credit() {
-    let prepare = |waits: bool| {
+    let prepare = |waits: bool, fences: bool| {
         move |emu: &mut Emulation| {
             let (src, slot, signal) = exchange(emu);
             let credit = alloc(emu, 0, 4);
@@ -126,17 +126,22 @@ fn a_slot_must_not_be_written_again_before_the_credit() {
                 if waits {
                     wait_word(m, role, credit, 1);
                 }
+                if fences {
+                    m.fence_proxy_async_global();
+                }
                 m.store_bytes(slot, STAGE, PANEL);
                 m.commit_group();
                 complete(m);
             });
         }
     };
-    let error = broken(Violation::SlotOverwrittenBeforeCredit, None, prepare(false));
+    let error = broken(Violation::SlotOverwrittenBeforeCredit, None, prepare(false, true));
     says(&error, &["data (rank 1)"]);
+    let error = broken(Violation::MissingProxyFence, Some(Role::Storer), prepare(true, false));
+    says(&error, &["writes bytes 0..8192 of data (rank 1)", "an access of rank 1 launch 0 CTA 0 consumer 0"]);
     for seed in 0..SEEDS {
         let mut emu = emulation(seed);
-        prepare(true)(&mut emu);
+        prepare(true, true)(&mut emu);
         emu.run().unwrap();
     }
 }

@@ -2,12 +2,12 @@
 
 mod emu_support;
 
-use emu_support::{PANEL, STAGES, Small, alloc, broken, emulation, launch, says, wait};
+use emu_support::{PANEL, STAGES, Small, alloc, broken, emulation, init_barriers, launch, says, wait};
 use tilewire::emulator::{Agent, EmulatedMap, Emulation, KernelLaunch, Violation};
 use tilewire::kernels::abi::Operand;
 use tilewire::kernels::config::{E4m3, F32, Nt, PANEL_BUFS, Tile, TileConfig};
 use tilewire::kernels::machine::{BulkCopy, Mbarriers, Signals, WarpgroupMma};
-use tilewire::kernels::shape::{GlobalAddr, Mbarrier, Parity, Rank, Role, SmemAddr};
+use tilewire::kernels::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, Rank, Role, SmemAddr};
 
 const FULL: Mbarrier = Small::SMEM.full();
 const EMPTY: Mbarrier = Small::SMEM.empty();
@@ -44,6 +44,44 @@ fn a_copy_that_overruns_its_allocation_is_out_of_bounds() {
         let past = SmemAddr(Small::SMEM.total_bytes.next_multiple_of(16));
         launch(emu, 0, &[Role::Producer], move |m, _| m.load_bytes(past, src, 1024, FULL));
     });
+}
+
+#[test]
+fn a_box_is_stored_in_steps_of_sixteen_bytes_even_past_the_end_of_its_tensor() {
+    const COLS: u32 = 5;
+    let map =
+        |base| Some(EmulatedMap { base, rows: 2, cols: COLS, row_stride_bytes: 16, element_bytes: 2, box_rows: 64 });
+    let store = |emu: &mut Emulation, bytes: usize| {
+        let d = alloc(emu, 0, bytes);
+        let body = |m: &Agent, _: CtaPosition, role: Role| {
+            if role == Role::Storer {
+                wait(m, role, Small::SMEM.panel_full(0), 0);
+                m.store_box(Operand::D, 0, 0, Small::SMEM.panel(0, 0));
+                m.commit_group();
+                m.wait_group_complete::<0>();
+            } else {
+                store_panel(m, Small::SMEM.panel(0, 0));
+                m.arrive(Small::SMEM.panel_full(0));
+            }
+            Ok(())
+        };
+        let launch = KernelLaunch::new(Rank(0), 1, Small::SMEM, &[Role::Storer, Role::Consumer(0)], body);
+        emu.launch(launch.with_setup(init_barriers).with_maps([None, None, map(d)])).unwrap();
+        d
+    };
+    let one = half::bf16::ONE.to_le_bytes();
+    for seed in 0..4 {
+        let mut emu = emulation(seed);
+        let d = store(&mut emu, 48);
+        emu.run().unwrap();
+        // Two rows with their padding are written, and nothing behind them.
+        assert_eq!(emu.read(d, 48).unwrap(), [one.repeat(16), vec![0; 16]].concat());
+    }
+    // The last row's padding is not part of the buffer.
+    let error = broken(Violation::OutOfBounds, Some(Role::Storer), |emu| {
+        store(emu, 26);
+    });
+    says(&error, &["16 bytes", "data of rank 0, 26 bytes", "offset 16"]);
 }
 
 #[test]

@@ -176,6 +176,35 @@ fn random_delays(gpu: &Gpu) -> TestResult {
     })
 }
 
+/// Ten thousand calls and more; in half of them one rank comes late by a random time.
+fn ten_thousand(gpu: &Gpu) -> TestResult {
+    const CALLS: u64 = 1_120;
+    common::in_child(TEN_THOUSAND, gpu, &[("CUDA_DEVICE_MAX_CONNECTIONS", "32")], |gpu| {
+        let (ranks, seed) = (4, 23);
+        let world = virtual_ranks(ranks)?;
+        let gates = (0..ranks).map(|rank| Gate::new(&world, gpu, rank)).collect::<Result<Vec<_>, _>>()?;
+        let turn = std::cell::Cell::new(0u32);
+        let late = |turn: u32| {
+            let random = |of| random_at(seed, u64::from(turn), of);
+            random(0).is_multiple_of(2).then(|| (&gates[random(1) as usize % ranks], random(2) % 150))
+        };
+        let before = |_| -> TestResult {
+            turn.set(turn.get() + 1);
+            late(turn.get()).map_or(Ok(()), |(gate, _)| gate.close(turn.get()))
+        };
+        let after = |_| {
+            if let Some((gate, us)) = late(turn.get()) {
+                std::thread::sleep(Duration::from_micros(us));
+                gate.open(turn.get());
+            }
+        };
+        let delays = suite::fuzz::Delays { before: &before, after: &after };
+        suite::calls_with_delays_give_the_same_bits(&world, CALLS, &delays)?;
+        if turn.get() >= 10_000 { Ok(()) } else { Err(format!("{} calls", turn.get())) }
+    })
+}
+
+const TEN_THOUSAND: &str = "ten_thousand_calls_with_random_delays_give_the_same_bits_across_both_wraps";
 const RANDOM_DELAYS: &str = "two_hundred_repeats_with_random_delays_give_the_same_bits";
 
 fn main() -> ExitCode {
@@ -188,5 +217,6 @@ fn main() -> ExitCode {
         Case { needs: needs_8, ..Case::one("the_main_job_is_right_when_pushed", main_job_pushed) },
         Case { needs: needs_8, ..Case::one("the_main_job_is_right_when_staged", main_job_staged) },
         Case::one(RANDOM_DELAYS, random_delays),
+        Case::one(TEN_THOUSAND, ten_thousand),
     ])
 }

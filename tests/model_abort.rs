@@ -36,6 +36,7 @@ fn model(name: &str, preemptions: usize, watched: &'static [Role], mutant: Optio
             let record = PROBLEM.watchdog::<Config>(rank).record;
             memory.add_payload(record, 0);
             memory.add_word("record", record.plus(4), 0);
+            memory.add_word("aborted", PROBLEM.watchdog::<Config>(rank).aborted(), 0);
         }
         let memory = Arc::new(memory);
         let cta = |rank: Rank, deadline: u64| {
@@ -63,9 +64,10 @@ fn model(name: &str, preemptions: usize, watched: &'static [Role], mutant: Optio
         let record = PROBLEM.watchdog::<Config>(Rank(0)).record;
         assert_eq!(memory.stores(record.plus(4)), 1, "more than one fault was recorded");
         assert_eq!(memory.stores(PROBLEM.watchdog::<Config>(Rank(1)).record.plus(4)), 0);
-        // A call that was aborted leaves everything as it is.
+        // A call that was aborted leaves everything as it is, and says so.
         GemmRs::leave(&mine.agent(Role::Producer), &PROBLEM.args::<Config>(Rank(0)), AT);
         assert_eq!(memory.value(PROBLEM.workspace::<Config>(Rank(0)).epoch()), EPOCH, "an aborted call was counted");
+        assert_eq!(memory.value(PROBLEM.watchdog::<Config>(Rank(0)).aborted()), 1, "the host does not hear of it");
         let credit = PROBLEM.workspace::<Config>(Rank(1)).credit(Rank(0));
         assert_eq!(memory.value(credit), EPOCH - 1, "an aborted call returned a credit");
     });

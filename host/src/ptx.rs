@@ -10,7 +10,7 @@ pub static PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 ///
 /// # Errors
 /// [`Error::Argument`] if it is not there, which the PTX contract excludes.
-pub(crate) fn only(entry: &Entry) -> Result<String> {
+pub fn only(entry: &Entry) -> Result<String> {
     let missing = || Error::argument("kernel", entry.name, "the embedded PTX has no such entry");
     let header_end = PTX.find(".visible .entry").ok_or_else(missing)?;
     let start = PTX.find(&format!(".visible .entry {}(", entry.name)).ok_or_else(missing)?;

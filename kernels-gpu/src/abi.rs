@@ -4,6 +4,9 @@
 
 use crate::shape::{GlobalAddr, MAX_WORLD, Role};
 
+/// Longest time by which a wait within a CTA outlasts the deadline, in nanoseconds.
+const MAX_LOCAL_GRACE_NS: u64 = 500_000_000;
+
 /// A TMA tensor map: 128 opaque bytes, 64-byte aligned once in parameter space.
 ///
 /// Rust sees alignment 16, because rustc 1.96 cannot pass a more strictly aligned struct to a kernel; the builder raises the
@@ -59,6 +62,25 @@ pub struct Watchdog {
     pub peer_aborts: [GlobalAddr; MAX_WORLD],
 }
 
+impl Watchdog {
+    /// Where the last CTA says that the call was aborted: [`FaultRecord::aborted`].
+    #[inline(always)]
+    pub const fn aborted(&self) -> GlobalAddr {
+        self.record.plus(core::mem::offset_of!(FaultRecord, aborted) as u64)
+    }
+
+    /// How long a wait of this kind may take, where `deadline_ns` is not 0. Waits within a CTA last an eighth longer: they
+    /// stand behind the wait for another CTA or rank that does not come, and that is the one to report.
+    #[inline(always)]
+    pub const fn limit_ns(&self, kind: WaitKind) -> u64 {
+        if kind.is_remote() {
+            return self.deadline_ns;
+        }
+        let grace = self.deadline_ns / 8;
+        self.deadline_ns.saturating_add(if grace < MAX_LOCAL_GRACE_NS { grace } else { MAX_LOCAL_GRACE_NS })
+    }
+}
+
 /// What waited for what when a deadline passed. Lives in mapped host memory; `state` is written last.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -81,6 +103,11 @@ pub struct FaultRecord {
     pub seen: u32,
     /// How long the wait took, in nanoseconds.
     pub elapsed_ns: u64,
+    /// 1 once a call of this rank was left with the abort word raised, whether a record says why or none does. Written by
+    /// the last CTA to leave, in kernels that count theirs.
+    pub aborted: u32,
+    /// Unused; keeps the layout free of padding.
+    pub reserved: u32,
 }
 
 /// What a wait is for. The index that goes with it is given in each line.
@@ -131,6 +158,12 @@ impl WaitKind {
             12 => Self::Share,
             _ => return None,
         })
+    }
+
+    /// Whether another CTA or another rank ends the wait.
+    #[inline(always)]
+    pub const fn is_remote(self) -> bool {
+        matches!(self, Self::Signal | Self::Credit | Self::Staged)
     }
 }
 
@@ -321,4 +354,29 @@ pub struct LinkRound {
     pub round_trip: u32,
     /// Unused.
     pub reserved: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_waits_outlast_remote_ones_by_an_eighth_and_at_most_half_a_second() {
+        let none = GlobalAddr(0);
+        let of = |deadline_ns| Watchdog {
+            deadline_ns,
+            abort: none,
+            claim: none,
+            record: none,
+            rank: 0,
+            world: 1,
+            peer_aborts: [none; MAX_WORLD],
+        };
+        for (deadline_ns, local) in [(800, 900), (10_000_000_000, 10_500_000_000), (u64::MAX, u64::MAX), (7, 7)] {
+            assert_eq!(of(deadline_ns).limit_ns(WaitKind::Signal), deadline_ns);
+            assert_eq!(of(deadline_ns).limit_ns(WaitKind::ResultFull), local);
+        }
+        let remote = (0..32).filter_map(WaitKind::from_code).filter(|kind| kind.is_remote());
+        assert!(remote.eq([WaitKind::Signal, WaitKind::Credit, WaitKind::Staged]));
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use half::bf16;
+use tilewire::Error;
 use tilewire::driver::{Gpu, raw_memory};
 use tilewire::kernels::abi::{Placement, Transport, WaitKind};
 use tilewire::kernels::comm::signal::tile_tag;
@@ -19,6 +20,7 @@ pub const TESTS: &[Case] = &[
     Case::one("a_credit_that_never_comes_is_named", no_credit),
     Case::one("words_are_at_rest_between_calls_and_after_recovery", at_rest),
     Case::one("slots_full_of_poison_change_nothing", poisoned_slots),
+    Case::one("an_abort_word_without_a_record_is_a_fault_too", raised),
 ];
 
 const CALLS: u32 = 3;
@@ -177,4 +179,31 @@ fn poisoned_slots(gpu: &Gpu) -> TestResult {
         }
     }
     Ok(())
+}
+
+/// An abort word that nobody accounts for, in every way that tiles take: the call must not end as if all were well, and
+/// the plan is usable after recovery.
+fn raised(gpu: &Gpu) -> TestResult {
+    in_child(TESTS[5].name, gpu, &[QUEUES], |gpu| {
+        let world = virtual_ranks(3)?;
+        for (transport, placement, margin) in suite::WAYS {
+            let case = suite::Case::new(700, 520, 128).over(transport, placement, margin);
+            let mut job = Job::new(&world, case, Duration::from_secs(5))?;
+            let right = job.call()?;
+            for rank in 0..world.size() {
+                write_word(&world, gpu, rank, job.plan.workspace(rank).abort(), 1u32)?;
+            }
+            job.launch(None).map_err(text)?;
+            let fault = match job.plan.finish() {
+                Err(Error::Fault(fault)) => fault,
+                other => return Err(format!("{case:?}: {other:?}, with every abort word raised")),
+            };
+            expect_eq("record", &fault.record, &None)?;
+            expect_text(&fault.to_string(), &["gemm_reduce_scatter", "left no record"])?;
+            expect_text(&job.launch(None).err().map(text).unwrap_or_default(), &["recover()"])?;
+            job.plan.recover().map_err(text)?;
+            expect_eq(&format!("{case:?}: bits after recovery"), job.call()? == right, true)?;
+        }
+        Ok(())
+    })
 }

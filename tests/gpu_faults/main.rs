@@ -1,5 +1,6 @@
 //! Faults on a GPU: a rank that does not come, words of the protocol that are wrong, and what must go on afterwards.
 
+mod announced;
 #[path = "../common/mod.rs"]
 mod common;
 mod corrupted;
@@ -69,5 +70,5 @@ impl Waited {
 }
 
 fn main() -> ExitCode {
-    common::suite_main([starved::TESTS, corrupted::TESTS, lifetime::TESTS].concat())
+    common::suite_main([starved::TESTS, corrupted::TESTS, announced::TESTS, lifetime::TESTS].concat())
 }

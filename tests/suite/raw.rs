@@ -129,11 +129,21 @@ impl<I: Scalar, O: Scalar> GuardedCall<I, O> {
         all.map(|((a, b), d)| RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }).collect()
     }
 
+    /// Makes D what it was before the first call.
+    pub fn poison(&mut self) -> Result<(), Error> {
+        self.d.iter_mut().try_for_each(|d| d.buffer.poison())
+    }
+
     /// Launches on raw memory and waits; the results, once every guard and gap has been looked at.
     pub fn call(&self, plan: &GemmReduceScatter, m: usize) -> Result<Vec<Matrix<O>>, String> {
         // SAFETY: the buffers are alive and of the plan's shape, and the call is waited for.
         let launched = unsafe { plan.launch(m, &self.matrices(), None) };
         launched.and_then(|()| plan.finish()).map_err(|e| e.to_string())?;
+        self.results(plan, m)
+    }
+
+    /// The results of a call that has ended, once every guard and gap has been looked at.
+    pub fn results(&self, plan: &GemmReduceScatter, m: usize) -> Result<Vec<Matrix<O>>, String> {
         for (rank, (a, b)) in self.a.iter().zip(&self.b).enumerate() {
             a.untouched(&format!("A of rank {rank}"))?;
             b.untouched(&format!("B of rank {rank}"))?;

@@ -93,7 +93,7 @@ pub unsafe trait HostVisible: Copy {}
 unsafe impl HostVisible for u32 {}
 // SAFETY: plain words; the first half of a u64 may be looked at alone.
 unsafe impl HostVisible for u64 {}
-// SAFETY: `repr(C)`: eight u32, the first of them `state`, and one u64, so no padding.
+// SAFETY: `repr(C)`: eight u32, the first of them `state`, one u64 and two u32, so no padding.
 unsafe impl HostVisible for FaultRecord {}
 
 /// One value in mapped host memory, written by kernels and polled by the host.

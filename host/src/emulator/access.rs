@@ -108,7 +108,11 @@ impl World {
     /// Records a write of global memory by the agent of `mark`.
     pub(super) fn global_write(&mut self, addr: GlobalAddr, len: u64, mark: Mark, proxy: Proxy) -> Result<(), Failure> {
         let (idx, range) = self.memory.find(addr, len)?;
-        let clock = &self.agents[mark.agent as usize].view.generic;
+        let view = &self.agents[mark.agent as usize].view;
+        let clock = match proxy {
+            Proxy::Generic => &view.generic,
+            Proxy::Bulk => &view.bulk,
+        };
         let result = self.memory.allocation(idx).shadow.write(range.clone(), mark, clock);
         result.map_err(|conflict| self.global_failure(idx, range, mark, proxy, conflict))
     }
@@ -132,6 +136,12 @@ impl World {
                     _ => "no signal orders it before this read",
                 };
                 (violation, write, format!("reads {what}; {reason}: "))
+            }
+            Conflict::WriteUnorderedWrite { write: other, .. } | Conflict::WriteUnorderedRead { read: other, .. }
+                if proxy == Proxy::Bulk && other.known_to(clock) =>
+            {
+                let reason = "no proxy fence between its signal and this copy";
+                (Violation::MissingProxyFence, other, format!("writes {what}; {reason}: "))
             }
             Conflict::WriteUnorderedWrite { write, .. } => {
                 (Violation::Race, write, format!("writes {what}, not ordered after "))

@@ -24,10 +24,13 @@ impl GlobalEnd {
         }
     }
 
-    /// Address and length of each run of bytes in global memory.
-    pub(super) fn parts(&self) -> Vec<(GlobalAddr, u32)> {
+    /// Address and length of each run of bytes in global memory that a load reads, or that a store writes.
+    pub(super) fn parts(&self, writes: bool) -> Vec<(GlobalAddr, u32)> {
         match *self {
             GlobalEnd::Bytes(addr, bytes) => vec![(addr, bytes)],
+            GlobalEnd::Box { map, row, col } if writes => {
+                map.stored_parts(row, col).map(|(_, addr, len)| (addr, len)).collect()
+            }
             GlobalEnd::Box { map, row, col } => map.box_parts(row, col).map(|(_, addr, len)| (addr, len)).collect(),
         }
     }
@@ -112,7 +115,7 @@ impl World {
                         self.memory.bytes_mut(addr, u64::from(bytes))?.copy_from_slice(&data);
                     }
                     GlobalEnd::Box { map, row, col } => {
-                        for (r, addr, len) in map.box_parts(row, col) {
+                        for (r, addr, len) in map.stored_parts(row, col) {
                             let bytes = &swizzled_row(&data, r)[..len as usize];
                             self.memory.bytes_mut(addr, u64::from(len))?.copy_from_slice(bytes);
                         }
@@ -147,7 +150,7 @@ impl World {
         mark: super::clock::Mark,
         writes: bool,
     ) -> Result<(), Failure> {
-        for (addr, len) in end.parts() {
+        for (addr, len) in end.parts(writes) {
             if writes {
                 self.global_write(addr, u64::from(len), mark, Proxy::Bulk)?;
             } else {

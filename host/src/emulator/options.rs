@@ -20,6 +20,8 @@ pub struct EmulatorOptions {
     pub step_ns: u64,
     /// Steps after which a run is given up.
     pub max_steps: u64,
+    /// Bytes of memory that the ranks of a [`World`](crate::World) have together: what needs more is refused.
+    pub memory_bytes: u64,
 }
 
 impl EmulatorOptions {
@@ -33,6 +35,7 @@ impl EmulatorOptions {
             deadlock_is_fault: false,
             step_ns: 10,
             max_steps: 100_000_000,
+            memory_bytes: 16 << 30,
         }
     }
 }

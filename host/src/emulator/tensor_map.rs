@@ -68,6 +68,12 @@ impl EmulatedMap {
             (r, map.base.plus(off), cols * map.element_bytes)
         })
     }
+
+    /// What a store of the box writes: the same rows, each to the end of the 16-byte step in which its last column lies. An
+    /// H200 clips stores no finer than that.
+    pub(super) fn stored_parts(&self, row: u32, col: u32) -> impl Iterator<Item = (u32, GlobalAddr, u32)> + use<> {
+        self.box_parts(row, col).map(|(r, addr, len)| (r, addr, len.next_multiple_of(CHUNK_BYTES)))
+    }
 }
 
 /// Writes one box row of `bytes` (up to 128, the rest zeros) to its swizzled place in the box `tile`.
@@ -115,6 +121,15 @@ mod tests {
         let parts: Vec<_> = MAP.box_parts(3u32.wrapping_neg(), 0).collect();
         assert_eq!((parts.len(), parts[0]), (61, (3, GlobalAddr(4096), 128)));
         assert_eq!(MAP.extent_bytes(), 99 * 160 + 140);
+    }
+
+    #[test]
+    fn stores_are_clipped_to_whole_steps_of_sixteen_bytes() {
+        let lengths = |cols, col| EmulatedMap { cols, ..MAP }.stored_parts(99, col).map(|p| p.2).collect::<Vec<_>>();
+        for (cols, col, bytes) in [(70, 64, 16), (72, 64, 16), (73, 64, 32), (70, 0, 128)] {
+            assert_eq!(lengths(cols, col), [bytes], "{cols} columns, from {col}");
+        }
+        assert!(lengths(64, 64).is_empty());
     }
 
     #[test]

@@ -47,11 +47,11 @@ impl Agent<'_> {
             if w.memory.word(watchdog.abort)? != 0 {
                 return Ok(true);
             }
-            let elapsed_ns = w.now_ns - patience.start_ns;
-            if watchdog.deadline_ns == 0 || elapsed_ns <= watchdog.deadline_ns {
+            let (wait, elapsed_ns) = (wait(), w.now_ns - patience.start_ns);
+            if watchdog.deadline_ns == 0 || elapsed_ns <= watchdog.limit_ns(wait.kind) {
                 return Ok(false);
             }
-            w.report_fault(me, &watchdog, wait(), elapsed_ns)?;
+            w.report_fault(me, &watchdog, wait, elapsed_ns)?;
             Ok(true)
         });
         if over { Err(Aborted) } else { Ok(()) }
@@ -100,7 +100,7 @@ impl World {
         if let Some(watchdog) = self.watchdog_of(me)
             && watchdog.deadline_ns > 0
         {
-            let deadline_ns = start_ns.saturating_add(watchdog.deadline_ns).saturating_add(1);
+            let deadline_ns = start_ns.saturating_add(watchdog.limit_ns(wait.kind)).saturating_add(1);
             self.agents[me].deadline_ns = deadline_ns;
             self.next_deadline_ns = self.next_deadline_ns.min(deadline_ns);
         }
@@ -158,6 +158,7 @@ impl World {
                 awaited: wait.awaited,
                 seen: wait.seen,
                 elapsed_ns,
+                ..FaultRecord::default()
             };
             self.memory.write_from_host(watchdog.record, &record_bytes(&record))?;
             self.record(me, EventKind::Fault { wait });
@@ -180,7 +181,8 @@ impl World {
 /// Bytes of a fault record in its C layout.
 fn record_bytes(r: &FaultRecord) -> Vec<u8> {
     let words = [r.state, r.rank, r.cta, r.role, r.kind, r.index, r.awaited, r.seen];
-    words.iter().flat_map(|w| w.to_le_bytes()).chain(r.elapsed_ns.to_le_bytes()).collect()
+    let last = [r.aborted, r.reserved].into_iter().flat_map(u32::to_le_bytes);
+    words.iter().flat_map(|w| w.to_le_bytes()).chain(r.elapsed_ns.to_le_bytes()).chain(last).collect()
 }
 
 /// The fault record that these bytes hold.
@@ -196,6 +198,8 @@ pub(super) fn record_from_bytes(bytes: &[u8; size_of::<FaultRecord>()]) -> Fault
         awaited: word(6),
         seen: word(7),
         elapsed_ns: u64::from(word(8)) | u64::from(word(9)) << 32,
+        aborted: word(10),
+        reserved: word(11),
     }
 }
 
@@ -215,6 +219,8 @@ mod tests {
             awaited: 7,
             seen: 8,
             elapsed_ns: 1 << 40,
+            aborted: 9,
+            reserved: 10,
         };
         let bytes: [u8; size_of::<FaultRecord>()] = record_bytes(&record).try_into().unwrap();
         assert_eq!(record_from_bytes(&bytes), record);

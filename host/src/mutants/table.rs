@@ -36,6 +36,9 @@ const AHEAD: Scenario = Scenario::reduce_scatter(2, 1, 320, 64).calls(3).delayed
 /// Tiles that hold the rows of both ranks; rank 1's begin at row 3.
 const FEW: Scenario = Scenario::reduce_scatter(2, 6, 72, 64);
 
+/// The same, and rank 1 is always first.
+const FAR_AHEAD: Scenario = Scenario::reduce_scatter(2, 1, 72, 64).calls(3).delayed(0, Delay::UntilOthersBlock);
+
 const fn mutant(plant: Plant, scenario: Scenario, expected: &'static [V], why: &'static str) -> Mutant {
     Mutant { plant, scenario, expected, why }
 }
@@ -212,6 +215,8 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     // Credits and epochs.
     mutant(Plant::new(Fault::SkippedCreditWait).on_rank(1), AHEAD, &[V::SlotOverwrittenBeforeCredit], ONCE),
+    // The fence between the credit and the stores that it allows.
+    mutant(Plant::new(Fault::MissingProxyFence).on_rank(1).in_call(2), FAR_AHEAD, &[V::MissingProxyFence], ONCE),
     mutant(Plant::new(Fault::SkippedCredit).on_rank(0), THREE, &[V::Deadlock], ONCE),
     mutant(Plant::new(Fault::WrongRankCredit).on_rank(1), THREE, &[V::Deadlock], ONCE),
     mutant(Plant::new(Fault::CreditAtGpuScope).on_rank(0), THREE, &[V::ScopeTooNarrow], ONCE),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::gemm_reduce_scatter::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP, RankMatrices, maps};
 use super::gemm_shares::Shares;
 use crate::error::{Error, Result};
+use crate::fault::Fault;
 use crate::kernels::abi::{GemmArgs, Watchdog};
 use crate::kernels::entries::{Entry, Op};
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
@@ -107,7 +108,6 @@ impl GemmBuilder<'_> {
             return Err(Error::argument("rank", self.rank, format!("the world has {} ranks", world.size())));
         }
         check::sm_margin(self.sm_margin, world.ctas(self.rank), self.rank)?;
-        check::raster_group(self.raster_group)?;
         let (max_m, n, k) =
             (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
         self.variant.entry_with(Op::Gemm, self.tile)?;
@@ -127,7 +127,7 @@ impl GemmBuilder<'_> {
             n,
             k,
             sm_margin: self.sm_margin,
-            raster_group: self.raster_group,
+            raster_group: check::raster_group(self.raster_group, max_m)?,
             split_k: self.split_k,
             entries,
             deadline_ns: check::deadline_ns(self.deadline),
@@ -195,17 +195,31 @@ impl Gemm {
     /// used again.
     ///
     /// # Errors
-    /// [`Error::Fault`] with who waited for what.
+    /// [`Error::Fault`] with who waited for what, or without a record if the abort word is raised and nobody says why.
     pub fn check(&self) -> Result<()> {
-        match self.world.fault("gemm", &self.records)? {
+        let recorded = self.world.fault("gemm", &self.records)?;
+        let fault = match recorded {
+            None if self.is_abort_raised()? => Some(Fault { op: "gemm", record: None }),
+            recorded => recorded,
+        };
+        match fault {
             None => Ok(()),
             Some(fault) => {
+                // The kernel may still run on a stream that nobody has waited for.
+                self.world.quiesce()?;
                 self.world.clear_faults(&self.records)?;
                 self.world.write(self.rank, self.words.base(self.rank), &[0; WORDS_BYTES as usize])?;
                 self.shares.as_ref().map_or(Ok(()), |shares| shares.clear(&self.world, self.rank))?;
                 Err(Error::Fault(Box::new(fault)))
             }
         }
+    }
+
+    /// Whether the abort word is raised, whoever did it.
+    fn is_abort_raised(&self) -> Result<bool> {
+        let mut word = [0; 4];
+        self.world.read(self.rank, self.words.base(self.rank), &mut word)?;
+        Ok(word != [0; 4])
     }
 
     /// Enqueues one call on raw memory. D is stored in steps of 16 bytes: where n is no whole number of them, the elements
@@ -276,5 +290,32 @@ impl Gemm {
         let stream = stream.as_ref().map(std::slice::from_ref);
         // SAFETY: the caller's.
         unsafe { self.world.launch([&launch], stream) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data;
+    use half::bf16;
+
+    #[test]
+    fn an_abort_word_without_a_record_is_a_fault_and_the_next_call_is_right() {
+        let world = World::emulated(1).unwrap();
+        let (a, b) = (data::integers::<bf16>(70, 64, 1, 5), data::integers::<bf16>(40, 64, 2, 5));
+        let tensor = |x: &crate::matrix::Matrix<bf16>| Tensor::from_slice(&world, 0, x.rows(), x.cols(), x.data());
+        let (a, b) = (tensor(&a).unwrap(), tensor(&b).unwrap());
+        let mut d = Tensor::poisoned::<bf16>(&world, 0, 70, 40).unwrap();
+        let plan = Gemm::builder(&world, 0).shape(70, 40, 64).build().unwrap();
+        plan.run(70, &a, &b, &mut d).unwrap();
+        let right = d.to_vec::<bf16>().unwrap();
+        world.write(0, plan.words.base(0), &1u32.to_le_bytes()).unwrap();
+        match plan.run(70, &a, &b, &mut d) {
+            Err(Error::Fault(fault)) => assert_eq!((fault.op, fault.record), ("gemm", None)),
+            other => panic!("{other:?}"),
+        }
+        d.poison().unwrap();
+        plan.run(70, &a, &b, &mut d).unwrap();
+        assert_eq!(d.to_vec::<bf16>().unwrap(), right);
     }
 }

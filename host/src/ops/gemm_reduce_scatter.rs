@@ -167,7 +167,6 @@ impl<'w> GemmReduceScatterBuilder<'w> {
                         while the others wait for them";
             return Err(Error::argument("sm_margin", 0, rule));
         }
-        check::raster_group(self.raster_group)?;
         let world = self.world.clone();
         let kernels = Kernels::of(self.variant, self.transport, world_size as u32, max_m)?;
         let (slot_tiles, parity_stride) = kernels.slots(n, world_size as u32)?;
@@ -181,7 +180,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             transport: self.transport,
             placement: self.placement,
             sm_margin: self.sm_margin,
-            raster_group: self.raster_group,
+            raster_group: check::raster_group(self.raster_group, max_m)?,
             deadline_ns,
             first_epoch: self.first_epoch,
             slot_tiles,
@@ -396,7 +395,8 @@ impl GemmReduceScatter {
                 parity_stride: o.parity_stride,
                 workspaces,
                 d: GlobalAddr(given.d.addr),
-                d_stride: given.d.row_stride * u64::from(o.variant.output.bytes()),
+                // Not checked where the rank has no rows, nor used.
+                d_stride: given.d.row_stride.saturating_mul(u64::from(o.variant.output.bytes())),
                 scales: scales[rank].check(o.variant, rank)?,
                 watchdog: self.watchdog(rank),
             };
@@ -435,7 +435,7 @@ impl GemmReduceScatter {
     /// Whether a kernel of this plan gave up a wait. To be called when the calls' streams have been waited for.
     ///
     /// # Errors
-    /// [`Error::Fault`] with who waited for what.
+    /// [`Error::Fault`] with who waited for what, or without a record if ranks were aborted and none says why.
     pub fn check(&self) -> Result<()> {
         match self.world.fault("gemm_reduce_scatter", &self.records)? {
             None => Ok(()),
@@ -449,10 +449,13 @@ impl GemmReduceScatter {
     /// Makes the plan usable after a fault: waits for all ranks' kernels to leave, and resets every word of the protocol.
     /// Results of calls since the fault are void. Epochs start anew.
     ///
+    /// Calls may have been launched on any streams, or as parts of graphs, so this waits for everything that runs on the
+    /// ranks' GPUs in this process, other work included. Not to be called while a stream is being captured.
+    ///
     /// # Errors
     /// [`Error::Driver`] if the GPU does not answer any more.
     pub fn recover(&self) -> Result<()> {
-        self.world.synchronize()?;
+        self.world.quiesce()?;
         self.world.clear_faults(&self.records)?;
         self.reset()?;
         self.needs_recovery.set(false);

@@ -71,15 +71,17 @@ pub fn one_for_each_rank(what: &str, given: usize, world: usize) -> Result<()> {
     Ok(())
 }
 
-/// Checks the rows of tiles that are walked together.
+/// Rows of tiles that are walked together: no more than a call of `max_m` rows can have, for the kernels multiply by it.
 ///
 /// # Errors
 /// Names the value and the rule.
-pub fn raster_group(tiles: u32) -> Result<()> {
+pub fn raster_group(tiles: u32, max_m: u32) -> Result<u32> {
+    /// Rows of the smallest tile.
+    const TILE_M: u32 = 64;
     if tiles == 0 {
         return Err(Error::argument("raster_group", 0, "tiles are walked in groups of at least 1 row"));
     }
-    Ok(())
+    Ok(tiles.min(max_m / TILE_M + 2))
 }
 
 /// A deadline as kernels take it, in nanoseconds; one too long to count never comes.

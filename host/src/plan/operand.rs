@@ -80,6 +80,10 @@ impl MatrixArg {
             return Err(Error::argument(what("row stride"), format!("{} elements", self.row_stride), rule));
         }
         let row_stride_bytes = self.row_stride.saturating_mul(bytes);
+        if row_stride_bytes >= MAX_STRIDE_BYTES {
+            let shown = format!("{row_stride_bytes} bytes");
+            return Err(Error::argument(what("row stride"), shown, "the copy engine takes strides below 2^40 bytes"));
+        }
         if !row_stride_bytes.is_multiple_of(16) {
             let shown = format!("{} elements ({row_stride_bytes} bytes)", self.row_stride);
             let rule = format!(
@@ -87,10 +91,6 @@ impl MatrixArg {
                 self.row_stride.next_multiple_of(16 / bytes)
             );
             return Err(Error::argument(what("row stride"), shown, rule));
-        }
-        if row_stride_bytes >= MAX_STRIDE_BYTES {
-            let shown = format!("{row_stride_bytes} bytes");
-            return Err(Error::argument(what("row stride"), shown, "the copy engine takes strides below 2^40 bytes"));
         }
         let (rows, cols) = (rows as u32, cols as u32);
         Ok(Some(MapSpec { addr: self.addr, rows, cols, row_stride_bytes, element, tile_box }))
@@ -133,6 +133,14 @@ mod tests {
         for (addr, stride, want) in [(0, 64, "null"), (0x1008, 64, "0x1008"), (0x1000, 56, "56 elements")] {
             let text = describe(addr, stride, 64).unwrap_err().to_string();
             assert!(text.contains(want) && text.contains("A on rank 2"), "{text}");
+        }
+    }
+
+    #[test]
+    fn strides_that_no_multiple_follows_are_refused_for_their_size() {
+        for row_stride in [u64::MAX, u64::MAX / 2, 1 << 39] {
+            let text = describe(0x1000, row_stride, 64).unwrap_err().to_string();
+            assert!(text.contains("row stride of A on rank 2") && text.contains("below 2^40 bytes"), "{text}");
         }
     }
 

@@ -39,6 +39,8 @@ pub struct EmulatedWorld {
     ranks: usize,
     ctas: u32,
     plant: Option<Plant>,
+    /// Bytes that may still be allocated.
+    free_bytes: Cell<u64>,
     /// Launches of each rank so far.
     calls: Vec<Cell<usize>>,
 }
@@ -55,6 +57,7 @@ impl EmulatedWorld {
             return Err(Error::argument("ctas_per_rank", 0, "a rank needs at least 1 CTA to compute"));
         }
         Ok(Self {
+            free_bytes: Cell::new(options.emulator.memory_bytes),
             emulation: RefCell::new(Emulation::new(options.emulator)),
             ranks,
             ctas: options.ctas_per_rank,
@@ -76,6 +79,11 @@ impl EmulatedWorld {
     }
 
     pub fn allocate(&self, rank: usize, bytes: u64) -> Result<GlobalAddr> {
+        let free = self.free_bytes.get();
+        if bytes > free {
+            return Err(Error::argument("bytes", bytes, format!("the emulated ranks have {free} bytes left")));
+        }
+        self.free_bytes.set(free - bytes);
         let bytes =
             usize::try_from(bytes).map_err(|_| Error::argument("bytes", bytes, "it must fit the address space"))?;
         Ok(self.emulation.borrow_mut().alloc(Rank(rank as u32), bytes, "buffer"))

@@ -148,11 +148,16 @@ impl GpuWorld {
             return Ok(());
         }
         let text = ptx::only(entry)?;
+        self.load_text(entry, &text)
+    }
+
+    /// Loads `text` as the kernel of `entry`.
+    pub fn load_text(&self, entry: &'static Entry, text: &str) -> Result<()> {
         let functions = self
             .gpus
             .iter()
             .map(|gpu| {
-                let function = Module::load(gpu, &text)?.entry(entry)?;
+                let function = Module::load(gpu, text)?.entry(entry)?;
                 let fit = function.max_ctas_per_sm(entry.threads, entry.smem_bytes)?;
                 if fit == 0 {
                     return Err(Error::NoGpu {
@@ -207,6 +212,11 @@ impl GpuWorld {
 
     pub fn synchronize(&self) -> Result<()> {
         self.streams.iter().try_for_each(Stream::synchronize)
+    }
+
+    /// Waits for all streams of the ranks' GPUs, those of others among them.
+    pub fn quiesce(&self) -> Result<()> {
+        self.gpus.iter().try_for_each(Gpu::synchronize)
     }
 
     pub fn new_records(&self) -> Result<Vec<MappedHost<FaultRecord>>> {

@@ -16,8 +16,8 @@ use crate::driver::MappedHost;
 use crate::emulator::{RunStats, Trace};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
-use crate::kernels::abi::FaultRecord;
-use crate::kernels::entries::Entry;
+use crate::kernels::abi::{FaultRecord, WaitKind};
+use crate::kernels::entries::{ENTRIES, Entry};
 use crate::kernels::kernels::dispatch::KernelArgs;
 use crate::kernels::shape::GlobalAddr;
 use crate::plan::{RankLaunch, check};
@@ -184,6 +184,19 @@ impl World {
         }
     }
 
+    /// Writes emulated memory from the host, for tools and tests that spoil it.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the world runs on GPUs, [`Error::Emulator`] if the bytes lie outside every allocation.
+    pub fn emulated_write(&self, addr: GlobalAddr, bytes: &[u8]) -> Result<()> {
+        match &*self.machine {
+            Machine::Emulated(world) => world.write(addr, bytes),
+            Machine::Gpu(_) => {
+                Err(Error::argument("world", self.describe(), "only emulated memory is written like this"))
+            }
+        }
+    }
+
     /// The stream on which `rank`'s own calls run; `None` on the emulator.
     pub fn stream(&self, rank: usize) -> Option<RawStream> {
         match &*self.machine {
@@ -244,6 +257,25 @@ impl World {
         }
     }
 
+    /// Loads `text` as the kernel of the entry `name`, for plans that are built later: for tests of kernels that are wrong
+    /// on purpose, which no source that compiles can give.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there is no such entry or the world is emulated, [`Error::Driver`] if the text does not
+    /// compile.
+    ///
+    /// # Safety
+    /// What the kernel of `text` does wrong must stay within the call.
+    #[doc(hidden)]
+    pub unsafe fn load_instead(&self, name: &str, text: &str) -> Result<()> {
+        let entry = ENTRIES.iter().find(|entry| entry.name == name);
+        match (&*self.machine, entry) {
+            (Machine::Gpu(world), Some(entry)) => world.load_text(entry, text),
+            (Machine::Emulated(_), _) => Err(Error::argument("world", self.describe(), "it runs kernels from source")),
+            (_, None) => Err(Error::argument("kernel", name, "there is no such entry")),
+        }
+    }
+
     /// Launches one kernel on each of several ranks, on `streams[rank]` or the ranks' own streams.
     ///
     /// # Safety
@@ -279,15 +311,29 @@ impl World {
         })
     }
 
-    /// The first fault that any rank recorded: the one that waited longest.
+    /// Waits for everything that runs on the ranks' GPUs, on whatever stream; on the emulator, runs what was launched.
+    ///
+    /// # Errors
+    /// As [`Self::synchronize`].
+    pub(crate) fn quiesce(&self) -> Result<()> {
+        match &*self.machine {
+            Machine::Emulated(world) => world.run(),
+            Machine::Gpu(world) => world.quiesce(),
+        }
+    }
+
+    /// The fault that ranks recorded: of those that waited for another CTA or rank, or else of all, the one that waited
+    /// longest. Without a record if ranks gave up and none says why.
     pub(crate) fn fault(&self, op: &'static str, records: &FaultRecords) -> Result<Option<Fault>> {
         let records = match (&*self.machine, records) {
             (Machine::Emulated(world), FaultRecords::Emulated(records)) => world.read_records(records)?,
             (_, FaultRecords::Gpu(records)) => records.iter().map(MappedHost::read).collect(),
             (Machine::Gpu(_), FaultRecords::Emulated(_)) => Vec::new(),
         };
-        let worst = records.into_iter().filter(|r| r.state != 0).max_by_key(|r| r.elapsed_ns);
-        Ok(worst.map(|record| Fault { op, record: Some(record) }))
+        let is_remote = |r: &FaultRecord| WaitKind::from_code(r.kind).is_some_and(WaitKind::is_remote);
+        let worst = records.iter().filter(|r| r.state != 0).max_by_key(|r| (is_remote(r), r.elapsed_ns));
+        let aborted = records.iter().any(|r| r.aborted != 0);
+        Ok((worst.is_some() || aborted).then(|| Fault { op, record: worst.copied() }))
     }
 
     /// Empties the records.

@@ -466,7 +466,12 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatter<C, STAGES> {
         let rank = Rank(args.rank);
         let own = workspace::<C>(args, rank);
         let left_before = m.fetch_add_acq_rel_gpu(own.exit_count(), 1);
-        if left_before + 1 != at.num_ctas || m.load_acquire_sys(own.abort()) != 0 {
+        if left_before + 1 != at.num_ctas {
+            return;
+        }
+        if m.load_acquire_sys(own.abort()) != 0 {
+            // Whoever raised it may have left no record: the host must hear of it all the same.
+            m.store_release_sys(args.watchdog.aborted(), 1);
             return;
         }
         m.store_release_gpu(own.exit_count(), 0);

@@ -98,8 +98,9 @@ pub trait BulkCopy {
     fn store_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32);
 
     /// Stores `bytes` from shared to global memory, own or a peer's, with plain stores of the role instead of the copy
-    /// engine; addresses and `bytes` are multiples of 16. The source has been read when it returns; the destination is
-    /// there for whoever acquires a later signal of the role.
+    /// engine; addresses and `bytes` are multiples of 16. The source has been read when it returns, before later copies by
+    /// the copy engine once a barrier has been passed; the destination is there for whoever acquires a later signal of the
+    /// role.
     fn push_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32);
 
     /// Closes a bulk group over the stores issued since the last one.
@@ -165,7 +166,8 @@ pub trait WarpgroupMma<C: TileConfig> {
     /// Element-wise sum in f32.
     fn add(&self, left: Self::Panel, right: &Self::Panel) -> Self::Panel;
 
-    /// Reads the first `rows` rows of a panel from shared memory; the others are unspecified numbers.
+    /// Reads the first `rows` rows of a panel from shared memory, ordered before later copies by the copy engine once a
+    /// barrier has been passed; the other rows are unspecified numbers.
     fn load_panel(&self, src: SmemAddr, rows: u32) -> Self::Panel;
 
     /// Rounds a panel to `C::OUT` and writes it to shared memory, ordered before later copies by the copy engine once a

@@ -114,8 +114,11 @@ pub(super) fn pause(
     if raised && !patience.aborted {
         patience.since = now;
         patience.aborted = true;
-    } else if !raised && watchdog.deadline_ns != 0 && elapsed as u64 > watchdog.deadline_ns >> TICK_SHIFT && reports {
-        report(cta, wait(), elapsed);
+    } else if !raised && reports && watchdog.deadline_ns != 0 {
+        let wait = wait();
+        if elapsed as u64 > watchdog.limit_ns(wait.kind) >> TICK_SHIFT {
+            report(cta, wait, elapsed);
+        }
     }
     let over = patience.aborted && now.wrapping_sub(patience.since) > ABORT_GRACE_TICKS;
     if uniform(over) { Err(Aborted) } else { Ok(()) }
@@ -359,6 +362,8 @@ impl BulkCopy for Thread {
             unsafe { memory::store_v4(dst.0 + off as u64, matrix::load_v4(self.0.at(src) + off)) };
             off += 16;
         }
+        // SAFETY: a fence.
+        unsafe { sync::fence_proxy_async_shared() }
     }
 
     #[inline(always)]

@@ -198,7 +198,7 @@ macro_rules! warpgroup_mma {
             #[inline(always)]
             fn load_panel(&self, src: SmemAddr, _rows: u32) -> Self::Panel {
                 let src = self.cta.at(src);
-                match O::ELEMENT {
+                let panel = match O::ELEMENT {
                     Element::F32 => {
                         let mut panel: Self::Panel = <Self as WarpgroupMma<Tile<M, $n, STAGES, L, I, O>>>::zero_panel(self);
                         each!([0 1 2 3 4 5 6 7], PAIR => {
@@ -215,7 +215,10 @@ macro_rules! warpgroup_mma {
                         let words = [words(0), words(1), words(2), words(3)];
                         array_32!(|I| unpack::<O>(words[I / 8][I % 8 / 2])[I % 2])
                     }
-                }
+                };
+                // SAFETY: a fence.
+                unsafe { sync::fence_proxy_async_shared() }
+                panel
             }
 
             #[inline(always)]

@@ -50,7 +50,8 @@ pub unsafe fn vote_any(value: bool) -> bool {
     unsafe { !vote_all(!value) }
 }
 
-/// `fence.proxy.async.shared::cta`: this thread's generic writes to shared memory before later async-proxy reads of it.
+/// `fence.proxy.async.shared::cta`: this thread's generic accesses to shared memory before later accesses of the copy
+/// engine, by whoever learns of them through a barrier: its reads of what was written, and its writes over what was read.
 #[inline(always)]
 pub unsafe fn fence_proxy_async_shared() {
     // SAFETY: a fence.

@@ -193,6 +193,8 @@ impl BulkCopy for Warp {
             }
             off += 4 * STORE_BYTES;
         }
+        // SAFETY: a fence.
+        unsafe { sync::fence_proxy_async_shared() }
     }
 
     #[inline(always)]

@@ -1,0 +1,7 @@
+//! Builder arguments: a plan or an error.
+#![no_main]
+
+#[path = "../bodies/mod.rs"]
+mod bodies;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::plan(data));
