@@ -3,7 +3,10 @@
 
 use std::mem::{align_of, offset_of, size_of};
 
-use tilewire::kernels::abi::{FaultRecord, GemmArgs, GemmReduceScatterArgs, Launch, TensorMap, Watchdog};
+use tilewire::kernels::abi::{
+    EpilogueArgs, FaultRecord, GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs,
+    Launch, TensorMap, Watchdog,
+};
 use tilewire::kernels::entries::{ENTRIES, Op};
 use tilewire_builder::contract::parse_param;
 
@@ -21,13 +24,18 @@ macro_rules! assert_layout {
 #[test]
 fn fields_lie_where_the_kernels_read_them() {
     assert_eq!((size_of::<TensorMap>(), align_of::<TensorMap>()), (128, 16));
-    assert_layout!(Launch<GemmArgs>, size 512, align 16, { maps: 0, args: 384 });
-    assert_layout!(Launch<GemmReduceScatterArgs>, size 624, align 16, { maps: 0, args: 384 });
+    assert_layout!(Launch<GemmArgs>, size 640, align 16, { maps: 0, args: 512 });
+    assert_layout!(Launch<GemmReduceScatterArgs>, size 752, align 16, { maps: 0, args: 512 });
     assert_layout!(GemmArgs, size 120, align 8, { m: 0, n: 4, k: 8, raster_group: 12, watchdog: 16 });
     assert_layout!(GemmReduceScatterArgs, size 240, align 8, {
         m: 0, n: 4, k: 8, raster_group: 12, rank: 16, world: 20, partition_ctas: 24, transport: 28, placement: 32,
         pace_ns: 36, reserved: 40, slot_tiles: 44, parity_stride: 48, workspaces: 56, d: 120, d_stride: 128, watchdog: 136,
     });
+    assert_layout!(EpilogueArgs, size 56, align 8, {
+        alpha: 0, beta: 4, activation: 8, source: 12, bias: 16, scale_a: 24, scale_b: 32, c: 40, c_stride: 48,
+    });
+    assert_layout!(GemmEpilogueArgs, size 176, align 8, { gemm: 0, epilogue: 120 });
+    assert_layout!(GemmReduceScatterEpilogueArgs, size 296, align 8, { call: 0, epilogue: 240 });
     assert_layout!(Watchdog, size 104, align 8, {
         deadline_ns: 0, abort: 8, claim: 16, record: 24, rank: 32, world: 36, peer_aborts: 40,
     });
@@ -49,6 +57,8 @@ fn the_table_has_the_sizes_of_the_structs() {
         let size = match entry.op {
             Op::Gemm => size_of::<Launch<GemmArgs>>(),
             Op::GemmReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
+            Op::GemmEpilogue => size_of::<Launch<GemmEpilogueArgs>>(),
+            Op::GemmReduceScatterEpilogue => size_of::<Launch<GemmReduceScatterEpilogueArgs>>(),
         };
         assert_eq!(entry.param_bytes, size, "{}", entry.name);
     }

@@ -5,8 +5,9 @@ use super::{Agent, Mutant};
 use std::collections::VecDeque;
 use tilewire_kernels::abi::Operand;
 use tilewire_kernels::config::{PANEL_BYTES, ROW_BYTES, TileConfig};
-use tilewire_kernels::machine::{Reduce, ReduceJob, WarpgroupMma};
-use tilewire_kernels::shape::SmemAddr;
+use tilewire_kernels::finish::Finish;
+use tilewire_kernels::machine::{Epilogue, Reduce, ReduceJob, WarpgroupMma};
+use tilewire_kernels::shape::{GlobalAddr, SmemAddr};
 
 /// An accumulator: which of its role's it is, what was multiplied into it, and the multiplications still reading.
 pub struct Acc {
@@ -84,6 +85,17 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
 
     fn store_panel(&self, dst: SmemAddr, panel: &u32) {
         self.cta.panels(dst, PANEL_BYTES)[0].write(*panel);
+    }
+}
+
+impl<C: TileConfig> Epilogue<C> for Agent<C> {
+    fn load_f32(&self, _addr: GlobalAddr) -> f32 {
+        1.0
+    }
+
+    fn finish(&self, panel: u32, buffer: SmemAddr, rows: u32, how: &Finish) {
+        let other = if how.has_other() { WarpgroupMma::<C>::load_panel(self, buffer, rows) } else { 0 };
+        WarpgroupMma::<C>::store_panel(self, buffer, &panel.wrapping_add(other));
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::epilogue::{RawEpilogue, Result2d, TensorEpilogue, not_planned};
 use super::gemm_reduce_scatter::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP, RankMatrices, maps};
 use crate::error::{Error, Result};
-use crate::kernels::abi::{GemmArgs, Watchdog};
+use crate::kernels::abi::{GemmArgs, GemmEpilogueArgs, Operand, Watchdog};
 use crate::kernels::entries::{Entry, Op};
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
 use crate::plan::{RankLaunch, Variant, check};
@@ -16,6 +17,7 @@ pub struct GemmBuilder<'w> {
     world: &'w World,
     rank: usize,
     variant: Variant,
+    has_epilogue: bool,
     max_m: usize,
     n: usize,
     k: usize,
@@ -31,6 +33,8 @@ pub struct Gemm {
     rank: usize,
     variant: Variant,
     entry: &'static Entry,
+    /// The kernel with an epilogue, where the plan has one.
+    epilogue: Option<&'static Entry>,
     max_m: u32,
     n: u32,
     k: u32,
@@ -55,6 +59,12 @@ impl GemmBuilder<'_> {
     /// Operand layout and types; nt, bf16 in and out unless told otherwise.
     pub fn variant(mut self, variant: Variant) -> Self {
         self.variant = variant;
+        self
+    }
+
+    /// Makes [`Gemm::run_with`] and [`Gemm::launch_with`] possible: loads the kernel with an epilogue beside the plain one.
+    pub fn with_epilogue(mut self) -> Self {
+        self.has_epilogue = true;
         self
     }
 
@@ -93,12 +103,17 @@ impl GemmBuilder<'_> {
         let entry = self.variant.entry(Op::Gemm)?;
         check::tile_count(max_m, n, entry.tile_extent())?;
         world.load(entry)?;
+        let epilogue = if self.has_epilogue { Some(self.variant.entry(Op::GemmEpilogue)?) } else { None };
+        if let Some(epilogue) = epilogue {
+            world.load(epilogue)?;
+        }
         let words = world.symmetric(WORDS_BYTES)?;
         world.write(self.rank, words.base(self.rank), &[0; WORDS_BYTES as usize])?;
         Ok(Gemm {
             rank: self.rank,
             variant: self.variant,
             entry,
+            epilogue,
             max_m,
             n,
             k,
@@ -119,6 +134,7 @@ impl Gemm {
             world,
             rank,
             variant: Variant::default(),
+            has_epilogue: false,
             max_m: 0,
             n: 0,
             k: 0,
@@ -140,6 +156,28 @@ impl Gemm {
         d.expect("d", self.rank, (m, n), output)?;
         // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
         unsafe { self.launch(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, None)? };
+        self.finish()
+    }
+
+    /// The same with an epilogue. C and residual are m × n, the bias 1 × n, all of D's type; scales are 1 × 1 of f32.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; [`Error::Argument`] if the plan was built without, or the epilogue adds both C and a residual.
+    pub fn run_with(
+        &self,
+        m: usize,
+        a: &Tensor,
+        b: &Tensor,
+        d: &mut Tensor,
+        epilogue: &TensorEpilogue<'_>,
+    ) -> Result<()> {
+        let (n, k, Variant { layout, input, output }) = (self.n as usize, self.k as usize, self.variant);
+        a.expect("a", self.rank, layout.a_shape(m, k), input)?;
+        b.expect("b", self.rank, layout.b_shape(n, k), input)?;
+        d.expect("d", self.rank, (m, n), output)?;
+        let epilogue = epilogue.raw(self.rank, (m, n), output)?;
+        // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
+        unsafe { self.launch_with(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, &epilogue, None)? };
         self.finish()
     }
 
@@ -180,6 +218,38 @@ impl Gemm {
     /// The matrices lie in memory of this rank with the shapes of the plan, A and B readable and D writable until the call
     /// has ended on the stream.
     pub unsafe fn launch(&self, m: usize, given: &RankMatrices, stream: Option<RawStream>) -> Result<()> {
+        let launch = self.prepare(m, given)?;
+        // SAFETY: the caller's.
+        unsafe { self.world.launch([&launch], stream.as_ref().map(std::slice::from_ref)) }
+    }
+
+    /// Enqueues one call with an epilogue on raw memory, as [`Self::launch`] does. C may lie where D does; otherwise nothing
+    /// that is read may overlap D.
+    ///
+    /// # Errors
+    /// As [`Self::launch`]; [`Error::Argument`] if the plan was built without, the epilogue adds both C and a residual, or
+    /// one of its addresses or strides breaks a rule.
+    ///
+    /// # Safety
+    /// As [`Self::launch`]; C and the residual are m × n, the bias has n elements, all of D's type, and they and the scales
+    /// are readable until the call has ended on the stream.
+    pub unsafe fn launch_with(
+        &self,
+        m: usize,
+        given: &RankMatrices,
+        epilogue: &RawEpilogue,
+        stream: Option<RawStream>,
+    ) -> Result<()> {
+        let entry = self.epilogue.ok_or_else(not_planned)?;
+        let RankLaunch { rank, mut maps, args, num_ctas, .. } = self.prepare(m, given)?;
+        let (epilogue, map) = epilogue.resolve(Result2d { rank, d: given.d, map: maps[Operand::D as usize] })?;
+        maps[Operand::C as usize] = map;
+        let launch = RankLaunch { rank, entry, maps, args: GemmEpilogueArgs { gemm: args, epilogue }, num_ctas };
+        // SAFETY: the caller's.
+        unsafe { self.world.launch([&launch], stream.as_ref().map(std::slice::from_ref)) }
+    }
+
+    fn prepare(&self, m: usize, given: &RankMatrices) -> Result<RankLaunch<GemmArgs>> {
         if m > self.max_m as usize {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", self.max_m)));
         }
@@ -199,9 +269,6 @@ impl Gemm {
         };
         let args = GemmArgs { m, n, k, raster_group: self.raster_group, watchdog };
         let num_ctas = self.world.ctas(rank) - self.sm_margin;
-        let launch = RankLaunch { rank, entry: self.entry, maps, args, num_ctas };
-        let stream = stream.as_ref().map(std::slice::from_ref);
-        // SAFETY: the caller's.
-        unsafe { self.world.launch([&launch], stream) }
+        Ok(RankLaunch { rank, entry: self.entry, maps, args, num_ctas })
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::pacing;
 use crate::error::{Error, Result};
-use crate::kernels::abi::{GemmReduceScatterArgs, Placement, Transport, Watchdog};
+use crate::kernels::abi::{GemmReduceScatterArgs, MAPS, Placement, Transport, Watchdog};
 use crate::kernels::comm::route::chunk_of;
 use crate::kernels::comm::workspace::Workspace;
 use crate::kernels::entries::{Entry, Op};
@@ -233,7 +233,7 @@ pub(crate) fn maps(
     [m, d_rows, n, k]: [u32; 4],
     [a, b, d]: [MatrixArg; 3],
     rank: usize,
-) -> Result<[Option<MapSpec>; 3]> {
+) -> Result<[Option<MapSpec>; MAPS]> {
     let role = |name| MatrixRole { name, rank };
     // A product without rows or without columns reads neither A nor B.
     let (m, n) = if m == 0 || n == 0 { (0, 0) } else { (m, n) };
@@ -243,6 +243,7 @@ pub(crate) fn maps(
         a.describe(role("A"), a_shape, variant.input, entry.boxes[0])?,
         b.describe(role("B"), b_shape, variant.input, entry.boxes[1])?,
         d.describe(role("D"), (d_rows as usize, n as usize), variant.output, entry.boxes[2])?,
+        None,
     ])
 }
 

@@ -1,8 +1,10 @@
 //! The ops: each a plan, built once with everything large, and called with what differs per call.
 
+pub mod epilogue;
 pub mod gemm;
 pub mod gemm_reduce_scatter;
 mod pacing;
 
+pub use epilogue::{Activation, Epilogue, RawEpilogue, TensorEpilogue};
 pub use gemm::{Gemm, GemmBuilder};
 pub use gemm_reduce_scatter::{GemmReduceScatter, GemmReduceScatterBuilder, RankMatrices};

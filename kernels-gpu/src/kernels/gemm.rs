@@ -16,10 +16,10 @@ use crate::shape::{CtaPosition, Role, div_ceil, min};
 pub struct Gemm<C, const STAGES: u32>(core::marker::PhantomData<C>);
 
 /// One tile of D.
-struct GemmTile {
-    row: u32,
-    col: u32,
-    extent: TileExtent,
+pub(super) struct GemmTile {
+    pub(super) row: u32,
+    pub(super) col: u32,
+    pub(super) extent: TileExtent,
 }
 
 /// Calls `$body` with each tile of this CTA.
@@ -41,6 +41,7 @@ macro_rules! for_each_tile {
         }
     }};
 }
+pub(super) use for_each_tile;
 
 impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
     type Args = GemmArgs;

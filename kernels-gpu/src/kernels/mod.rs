@@ -4,9 +4,11 @@
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod dispatch;
 pub mod gemm;
+pub mod gemm_epilogue;
 pub mod gemm_reduce_scatter;
+pub mod gemm_reduce_scatter_epilogue;
 
-use crate::abi::{GemmArgs, GemmReduceScatterArgs, Watchdog};
+use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Watchdog};
 use crate::config::TileConfig;
 use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
 use crate::shape::{CtaPosition, Role};
@@ -28,6 +30,20 @@ impl Watched for GemmReduceScatterArgs {
     #[inline(always)]
     fn watchdog(&self) -> &Watchdog {
         &self.watchdog
+    }
+}
+
+impl Watched for GemmEpilogueArgs {
+    #[inline(always)]
+    fn watchdog(&self) -> &Watchdog {
+        &self.gemm.watchdog
+    }
+}
+
+impl Watched for GemmReduceScatterEpilogueArgs {
+    #[inline(always)]
+    fn watchdog(&self) -> &Watchdog {
+        &self.call.watchdog
     }
 }
 

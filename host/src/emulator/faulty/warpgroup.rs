@@ -3,8 +3,9 @@
 use super::super::mma::{Accumulator, Panel};
 use super::{Effect, Faulty, Op};
 use crate::kernels::config::TileConfig;
-use crate::kernels::machine::{Reduce, ReduceJob, WarpgroupMma};
-use crate::kernels::shape::SmemAddr;
+use crate::kernels::finish::Finish;
+use crate::kernels::machine::{Epilogue, Reduce, ReduceJob, WarpgroupMma};
+use crate::kernels::shape::{GlobalAddr, SmemAddr};
 
 impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
     type Acc = Accumulator;
@@ -56,6 +57,18 @@ impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
             self.arrive_early(barrier, dst);
         }
         WarpgroupMma::<C>::store_panel(self.agent, dst, panel);
+    }
+}
+
+impl<C: TileConfig> Epilogue<C> for Faulty<'_> {
+    fn load_f32(&self, addr: GlobalAddr) -> f32 {
+        Epilogue::<C>::load_f32(self.agent, addr)
+    }
+
+    fn finish(&self, panel: Panel, buffer: SmemAddr, rows: u32, how: &Finish) {
+        let other = if how.has_other() { Some(WarpgroupMma::<C>::load_panel(self, buffer, rows)) } else { None };
+        let panel = self.agent.finished::<C>(panel, other, how);
+        WarpgroupMma::<C>::store_panel(self, buffer, &panel);
     }
 }
 
