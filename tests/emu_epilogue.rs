@@ -46,3 +46,36 @@ fn misplaced_addends_are_noticed() -> TestResult {
 fn bad_epilogues_are_refused() -> TestResult {
     epilogue::bad_epilogues_are_refused(&world(1, 1))
 }
+
+#[test]
+fn every_epilogue_over_ranks_is_right_in_every_way() -> TestResult {
+    for ranks in [1, 2, 3] {
+        epilogue::every_form_in_every_way(&world(ranks, ranks as u64), &[(131, 72, 40), (9, 105, 24)])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn every_layout_type_and_epilogue_over_ranks_is_right() -> TestResult {
+    [1, 3]
+        .into_iter()
+        .try_for_each(|ranks| epilogue::every_variant_and_form_over_ranks(&world(ranks, 1), (140, 264, 40)))
+}
+
+#[test]
+fn bits_do_not_depend_on_the_way_of_the_tiles() -> TestResult {
+    for ranks in [1, 3] {
+        epilogue::bits_with_epilogue_are_the_same_in_every_way(&world(ranks, 7), 150, 136, 40)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_bias_is_added_once() -> TestResult {
+    [2, 4].into_iter().try_for_each(|ranks| epilogue::bias_is_added_once(&world(ranks, 1)))
+}
+
+#[test]
+fn bad_epilogues_over_ranks_are_refused() -> TestResult {
+    epilogue::bad_epilogues_over_ranks_are_refused(&world(3, 1))
+}

@@ -184,6 +184,22 @@ pub enum Activation {
     Silu = 4,
 }
 
+impl Activation {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::None, Self::Relu, Self::GeluTanh, Self::GeluErf, Self::Silu];
+
+    /// The usual name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Relu => "relu",
+            Self::GeluTanh => "gelu-tanh",
+            Self::GeluErf => "gelu-erf",
+            Self::Silu => "silu",
+        }
+    }
+}
+
 /// Where the matrix of [`Operand::C`] goes in an epilogue. The codes are those of [`EpilogueArgs::source`].
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

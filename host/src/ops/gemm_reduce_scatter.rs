@@ -4,9 +4,12 @@
 use std::cmp::{max, min};
 use std::time::Duration;
 
+use super::epilogue::{RawEpilogue, Result2d, TensorEpilogue, not_planned};
 use super::pacing;
 use crate::error::{Error, Result};
-use crate::kernels::abi::{GemmReduceScatterArgs, MAPS, Placement, Transport, Watchdog};
+use crate::kernels::abi::{
+    GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, MAPS, Operand, Placement, Transport, Watchdog,
+};
 use crate::kernels::comm::route::chunk_of;
 use crate::kernels::comm::workspace::Workspace;
 use crate::kernels::entries::{Entry, Op};
@@ -31,6 +34,7 @@ pub const DEFAULT_RASTER_GROUP: u32 = 16;
 pub struct GemmReduceScatterBuilder<'w> {
     world: &'w World,
     variant: Variant,
+    has_epilogue: bool,
     max_m: usize,
     n: usize,
     k: usize,
@@ -73,6 +77,8 @@ struct Options {
     entry: &'static Entry,
     /// For calls with few rows a rank.
     small: Option<&'static Entry>,
+    /// The kernel with an epilogue, where the plan has one.
+    epilogue: Option<&'static Entry>,
     max_m: u32,
     n: u32,
     k: u32,
@@ -91,6 +97,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         Self {
             world,
             variant: Variant::default(),
+            has_epilogue: false,
             max_m: 0,
             n: 0,
             k: 0,
@@ -112,6 +119,13 @@ impl<'w> GemmReduceScatterBuilder<'w> {
     /// Operand layout and types; nt, bf16 in and out unless told otherwise.
     pub fn variant(mut self, variant: Variant) -> Self {
         self.variant = variant;
+        self
+    }
+
+    /// Makes [`GemmReduceScatter::run_with`] and [`GemmReduceScatter::launch_with`] possible: loads the kernel with an epilogue
+    /// beside the plain ones.
+    pub fn with_epilogue(mut self) -> Self {
+        self.has_epilogue = true;
         self
     }
 
@@ -177,6 +191,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         check::raster_group(self.raster_group)?;
         let world = self.world.clone();
         let entry = self.variant.entry(Op::GemmReduceScatter)?;
+        let epilogue = if self.has_epilogue { Some(self.variant.entry(Op::GemmReduceScatterEpilogue)?) } else { None };
         let small = self.variant.entry_of(Op::GemmReduceScatter, SMALL_TILE);
         check::tile_count(max_m + entry.row_align - 1, n, entry.tile_extent())?;
         // Both tiles share signals and slots: room for the larger number of tiles, and for the larger slots.
@@ -191,6 +206,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             variant: self.variant,
             entry,
             small,
+            epilogue,
             max_m,
             n,
             k,
@@ -204,8 +220,8 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             parity_stride,
         };
         world.load(entry)?;
-        if let Some(small) = small {
-            world.load(small)?;
+        for other in [small, epilogue].into_iter().flatten() {
+            world.load(other)?;
         }
         let bytes = layout(&options, world_size, GlobalAddr(0)).bytes(self.transport);
         let workspace = world.symmetric(bytes)?;
@@ -284,6 +300,37 @@ impl GemmReduceScatter {
     /// [`Error::Argument`] or [`Error::RanksDisagree`] before anything is launched; [`Error::Fault`] if a wait passed its
     /// deadline: then every rank has left the call, and [`Self::recover`] makes the plan usable again.
     pub fn run(&self, m: usize, a: &[Tensor], b: &[Tensor], d: &mut [Tensor]) -> Result<()> {
+        let matrices = self.matrices(m, a, b, d)?;
+        // SAFETY: the tensors are alive and of the right shape, the call ends before their borrow does, and `d` is borrowed
+        // exclusively.
+        unsafe { self.launch(m, &matrices, None)? };
+        self.finish()
+    }
+
+    /// The same with an epilogue on each rank's rows of the sum: `epilogues[r]` on rank r. C and residual have the shape of
+    /// `d[r]`, the bias is 1 × n, all of D's type; scales are 1 × 1 of f32. Each addend is added once, not once a rank.
+    ///
+    /// # Errors
+    /// As [`Self::run`], and as [`Self::launch_with`].
+    pub fn run_with(
+        &self,
+        m: usize,
+        a: &[Tensor],
+        b: &[Tensor],
+        d: &mut [Tensor],
+        epilogues: &[TensorEpilogue<'_>],
+    ) -> Result<()> {
+        let matrices = self.matrices(m, a, b, d)?;
+        let (n, output) = (self.options.n as usize, self.options.variant.output);
+        let raw = |(rank, e): (usize, &TensorEpilogue<'_>)| e.raw(rank, (self.rows_of(m, rank), n), output);
+        let epilogues = epilogues.iter().enumerate().map(raw).collect::<Result<Vec<_>>>()?;
+        // SAFETY: as in `run`, and addends have been checked like the rest.
+        unsafe { self.launch_with(m, &matrices, &epilogues, None)? };
+        self.finish()
+    }
+
+    /// Checks owned tensors.
+    fn matrices(&self, m: usize, a: &[Tensor], b: &[Tensor], d: &[Tensor]) -> Result<Vec<RankMatrices>> {
         let world = self.world.size();
         for (name, given) in [("a", a.len()), ("b", b.len()), ("d", d.len())] {
             if given != world {
@@ -306,10 +353,7 @@ impl GemmReduceScatter {
             d[rank].expect(&format!("d[{rank}]"), rank, (self.rows_of(m, rank), n), output)?;
             matrices.push(RankMatrices { a: a[rank].arg(), b: b[rank].arg(), d: d[rank].arg() });
         }
-        // SAFETY: the tensors are alive and of the right shape, the call ends before their borrow does, and `d` is borrowed
-        // exclusively.
-        unsafe { self.launch(m, &matrices, None)? };
-        self.finish()
+        Ok(matrices)
     }
 
     /// Enqueues one call over `m` rows on raw memory: `matrices[r]` on stream `streams[r]` of rank r (the world's own
@@ -324,7 +368,47 @@ impl GemmReduceScatter {
     /// the shapes of [`RankMatrices`]. Every rank of the world makes the same calls in the same order, on streams that run
     /// concurrently.
     pub unsafe fn launch(&self, m: usize, matrices: &[RankMatrices], streams: Option<&[RawStream]>) -> Result<()> {
-        let launches = self.prepare(m, matrices)?;
+        let launches = self.prepare(m, matrices, self.entry_for(m))?;
+        // SAFETY: the caller's.
+        unsafe { self.world.launch(launches.iter().flatten(), streams) }
+    }
+
+    /// Enqueues one call with an epilogue on each rank's rows of the sum, as [`Self::launch`] does: `epilogues[r]` on rank r,
+    /// in its memory. C may lie where D does; otherwise nothing that is read may overlap D.
+    ///
+    /// # Errors
+    /// As [`Self::launch`]; [`Error::Argument`] if the plan was built without an epilogue, their number is not that of the
+    /// ranks, one adds both C and a residual, or an address or stride breaks a rule; [`Error::RanksDisagree`] if alpha, beta
+    /// or the activation differ.
+    ///
+    /// # Safety
+    /// As [`Self::launch`]; rank r's C and residual have the shape of its D, the bias has n elements, all of D's type, and
+    /// they and the scales are readable on rank r until the call has ended on the stream.
+    pub unsafe fn launch_with(
+        &self,
+        m: usize,
+        matrices: &[RankMatrices],
+        epilogues: &[RawEpilogue],
+        streams: Option<&[RawStream]>,
+    ) -> Result<()> {
+        let entry = self.options.epilogue.ok_or_else(not_planned)?;
+        if epilogues.len() != self.world.size() {
+            let rule = format!("there is one for each of {} ranks", self.world.size());
+            return Err(Error::argument("number of epilogues", epilogues.len(), rule));
+        }
+        check::agreed("alpha", epilogues.iter().map(|e| e.alpha))?;
+        check::agreed("beta", epilogues.iter().map(|e| e.beta))?;
+        check::agreed("activation", epilogues.iter().map(|e| e.activation.name()))?;
+        let plain = self.prepare(m, matrices, entry)?;
+        let mut launches = [const { None }; MAX_WORLD];
+        for (launch, (plain, epilogue)) in launches.iter_mut().zip(plain.into_iter().flatten().zip(epilogues)) {
+            let RankLaunch { rank, entry, mut maps, args: call, num_ctas } = plain;
+            let result = Result2d { rank, d: matrices[rank].d, map: maps[Operand::D as usize] };
+            let (epilogue, map) = epilogue.resolve(result)?;
+            maps[Operand::C as usize] = map;
+            let args = GemmReduceScatterEpilogueArgs { call, epilogue };
+            *launch = Some(RankLaunch { rank, entry, maps, args, num_ctas });
+        }
         // SAFETY: the caller's.
         unsafe { self.world.launch(launches.iter().flatten(), streams) }
     }
@@ -333,6 +417,7 @@ impl GemmReduceScatter {
         &self,
         m: usize,
         matrices: &[RankMatrices],
+        entry: &'static Entry,
     ) -> Result<[Option<RankLaunch<GemmReduceScatterArgs>>; MAX_WORLD]> {
         let (o, world) = (&self.options, self.world.size());
         if self.needs_recovery.get() {
@@ -348,7 +433,6 @@ impl GemmReduceScatter {
         if m > o.max_m as usize {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", o.max_m)));
         }
-        let entry = self.entry_for(m);
         let m = m as u32;
         let mut workspaces = [GlobalAddr(0); MAX_WORLD];
         for (rank, base) in workspaces.iter_mut().enumerate().take(world) {

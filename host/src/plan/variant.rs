@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn every_compiled_entry_is_found_by_its_variant() {
-        for op in [Op::Gemm, Op::GemmReduceScatter] {
+        for op in [Op::Gemm, Op::GemmReduceScatter, Op::GemmEpilogue, Op::GemmReduceScatterEpilogue] {
             assert_eq!(Variant::supported(op).count(), 12);
             for variant in Variant::supported(op) {
                 let entry = variant.entry(op).unwrap();

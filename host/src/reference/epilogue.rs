@@ -98,9 +98,6 @@ mod tests {
     use crate::kernels::finish::Finish;
     use crate::kernels::shape::GlobalAddr;
 
-    const ALL: [Activation; 5] =
-        [Activation::None, Activation::Relu, Activation::GeluTanh, Activation::GeluErf, Activation::Silu];
-
     fn kernel(activation: Activation, x: f32) -> f32 {
         let activation = activation as u32;
         let how = Finish { alpha: 1.0, beta: 0.0, activation, source: 0, bias: GlobalAddr(0), cols: 1 };
@@ -109,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_kernels_activations_are_as_accurate_as_they_say() {
-        for activation in ALL {
+        for activation in Activation::ALL {
             for i in -2_000_000..2_000_000 {
                 let x = i as f32 * 1e-5;
                 let (actual, expected) = (f64::from(kernel(activation, x)), activate(activation, f64::from(x)));
@@ -121,7 +118,7 @@ mod tests {
 
     #[test]
     fn large_values_and_nans_survive_activations() {
-        for activation in ALL {
+        for activation in Activation::ALL {
             assert!(kernel(activation, f32::NAN).is_nan(), "{activation:?}");
             for x in [30.0, 1e10, 1e20, 1e30, f32::MAX] {
                 assert_eq!(kernel(activation, x), x, "{activation:?}");
