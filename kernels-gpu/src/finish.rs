@@ -96,7 +96,7 @@ pub fn relu(x: f32) -> f32 {
 
 const LOG2_E: f32 = core::f32::consts::LOG2_E;
 /// 2 √(2/π), of which GELU's tanh is a logistic function.
-const TWICE_SQRT_2_OVER_PI: f32 = 1.595_769_1;
+const TWICE_SQRT_2_OVER_PI: f32 = 1.595_769;
 
 /// `x` times the logistic function of `x` (SiLU), or of `2 √(2/π) (x + 0.044715 x³)` (GELU by tanh).
 #[inline(always)]

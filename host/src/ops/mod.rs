@@ -4,6 +4,7 @@ pub mod epilogue;
 pub mod gemm;
 pub mod gemm_reduce_scatter;
 mod pacing;
+mod reduce_scatter_epilogue;
 
 pub use epilogue::{Activation, Epilogue, RawEpilogue, TensorEpilogue};
 pub use gemm::{Gemm, GemmBuilder};

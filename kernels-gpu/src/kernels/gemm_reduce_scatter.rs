@@ -9,16 +9,16 @@
 //! of finished epochs, carrying only for computation, and adding only for both: nothing waits in a circle.
 
 use super::Kernel;
-use crate::abi::{EpilogueArgs, GemmReduceScatterArgs, Operand, Placement, Source, Transport, WaitKind};
+use crate::abi::{EpilogueArgs, GemmReduceScatterArgs, Operand, Placement, Transport, WaitKind};
 use crate::collective::carry::{deliver, pick_up};
 use crate::collective::epilogue::{store_panels, write_panels};
 use crate::collective::finish::{finish_of, finish_panels, loads_per_panel};
 use crate::collective::mainloop::{load_operands, multiply};
-use crate::collective::partials::{PartialsState, add_partials, load_partials, store_results, take_buffers};
+use crate::collective::partials::{PartialsState, add_partials, store_results};
 use crate::collective::setup::{init_barriers, operand_ring, panel_ring, stage_readers};
 use crate::comm::signal::{put_local_signal, put_signal, tile_tag, wait_local_signal, wait_signal};
 use crate::comm::workspace::Workspace;
-use crate::config::{PANEL_BYTES, PANEL_ROWS, TileConfig};
+use crate::config::{PANEL_ROWS, TileConfig};
 use crate::layout::slot::panel_offset;
 use crate::machine::{Aborted, Mbarriers, PutSignals, ReduceJob, RowsFinish, Signals, ThreadRole, WarpgroupRole};
 use crate::pipeline::ring::ReadySlot;
@@ -31,12 +31,12 @@ pub struct GemmReduceScatter<C, const STAGES: u32>(core::marker::PhantomData<C>)
 
 /// One CTA's view of the call.
 pub(super) struct Call<'a, C> {
-    args: &'a GemmReduceScatterArgs,
+    pub(super) args: &'a GemmReduceScatterArgs,
     /// What becomes of the sums; none in the kernel without epilogues.
-    epilogue: Option<&'a EpilogueArgs>,
+    pub(super) epilogue: Option<&'a EpilogueArgs>,
     at: CtaPosition,
     tiles: ChunkedTiles,
-    epoch: u32,
+    pub(super) epoch: u32,
     config: core::marker::PhantomData<C>,
 }
 
@@ -80,7 +80,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 
     #[inline(always)]
-    fn own(&self) -> Workspace {
+    pub(super) fn own(&self) -> Workspace {
         self.of(self.rank())
     }
 
@@ -102,7 +102,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     /// Whether partials are added where `placement` says; in the epilogue, one rank has none to add. A chunk with a lead is
     /// always added from its slots: the copy engine cannot store a box that begins before D.
     #[inline(always)]
-    fn reduces_in(&self, placement: Placement) -> bool {
+    pub(super) fn reduces_in(&self, placement: Placement) -> bool {
         let has_lead = C::ROW_ALIGN > 1 && self.tiles.own_lead() > 0;
         let wanted = if has_lead { Placement::Partition as u32 } else { self.args.placement };
         wanted == placement as u32
@@ -116,7 +116,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     /// This CTA's `nth` tile to compute.
     #[inline(always)]
-    fn compute_tile(&self, nth: u32) -> Option<ChunkTile> {
+    pub(super) fn compute_tile(&self, nth: u32) -> Option<ChunkTile> {
         if self.at.cta >= self.compute_ctas() {
             return None;
         }
@@ -131,7 +131,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     /// This CTA's `nth` tile to compute, if it is handed on as computed.
     #[inline(always)]
-    fn plain_tile(&self, nth: u32) -> Option<ChunkTile> {
+    pub(super) fn plain_tile(&self, nth: u32) -> Option<ChunkTile> {
         match self.compute_tile(nth) {
             Some(tile) if !self.is_reduced_here(&tile) => Some(tile),
             _ => None,
@@ -329,61 +329,6 @@ impl<'a, C: TileConfig> Call<'a, C> {
         }
         if let Some(read) = reading {
             ring.consumer_release_many(read, stage_readers::<C>());
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn load<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
-        if !self.reduces_in(Placement::Epilogue) {
-            return Ok(());
-        }
-        let (mut nth, mut panels_before) = (0, 0);
-        while let Some(tile) = self.plain_tile(nth) {
-            panels_before += tile.extent.panels::<C>();
-            nth += 1;
-        }
-        if self.compute_tile(nth).is_some() {
-            take_buffers::<M, C>(m, panels_before)?;
-        }
-        let (own, mut state) = (self.own(), PartialsState::default());
-        while let Some(tile) = self.compute_tile(nth) {
-            // Peers in rank order; what the epilogue adds comes last, in the place of one more rank.
-            let world = self.args.world;
-            let sources = loads_per_panel(world - 1, self.epilogue) + 1;
-            let brings = self.epilogue.is_some_and(|epilogue| epilogue.source != Source::None as u32);
-            load_partials::<M, C>(
-                m,
-                &mut state,
-                tile.extent,
-                (0..sources).filter(|source| *source != self.args.rank),
-                |peer| {
-                    if peer == world {
-                        return Ok(());
-                    }
-                    let signal = own.signal(Rank(peer), tile.index);
-                    let tag = tile_tag(peer, tile.index);
-                    wait_signal(m, Role::Loader, WaitKind::Signal, tag, signal, self.epoch)?;
-                    m.fence_proxy_async_global();
-                    Ok(())
-                },
-                |source, consumer| match tile.extent.panel_bytes(consumer) {
-                    bytes if source < world => bytes,
-                    bytes if brings && bytes > 0 => PANEL_BYTES,
-                    _ => 0,
-                },
-                |peer, consumer, panel, dst, slot| {
-                    if peer == world {
-                        let row = tile.chunk_row + consumer * PANEL_ROWS;
-                        m.load_box(dst, Operand::C, row, tile.col + panel * C::PANEL_COLS, slot.full());
-                        return;
-                    }
-                    let src = own.slot(self.epoch, Rank(peer), tile.index);
-                    let from = src.plus(panel_offset::<C>(consumer, panel) as u64);
-                    m.load_bytes(dst, from, tile.extent.panel_bytes(consumer), slot.full());
-                },
-            )?;
-            nth += 1;
         }
         Ok(())
     }

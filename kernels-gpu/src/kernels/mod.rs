@@ -7,6 +7,7 @@ pub mod gemm;
 pub mod gemm_epilogue;
 pub mod gemm_reduce_scatter;
 pub mod gemm_reduce_scatter_epilogue;
+mod own_tiles;
 
 use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Watchdog};
 use crate::config::TileConfig;
