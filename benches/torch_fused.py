@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """GEMM + ReduceScatter by PyTorch's symmetric memory, on the shapes of benches/reduce_scatter, for comparison.
 
-One process for each GPU. Prints JSON: for each shape the median over rounds of the slowest rank's time of
-fused_matmul_reduce_scatter, and of matmul followed by reduce_scatter_tensor, which take turns. Results are checked before
-they are timed. NVLink multicast stays off: the other candidates do not use it either.
+One process for each GPU. Prints a table and writes JSON: for each shape the median over rounds of the slowest rank's time of
+fused_matmul_reduce_scatter, and of matmul followed by reduce_scatter_tensor, which take turns; and the ratio of the two.
+Results are checked before they are timed. NVLink multicast stays off: the other candidates do not use it either.
 
 usage: torch_fused.py [--rounds N] [--world N] [--out FILE]
 """
@@ -85,6 +85,10 @@ def measure(rank, world, rounds):
                     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
                     if i > 0:
                         samples[key].append(slowest.item())
+            ratios = sorted(u / f for f, u in zip(samples["fused"], samples["unfused"]))
+            quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+            row["ratio"] = statistics.median(samples["unfused"]) / statistics.median(samples["fused"])
+            row["spread"] = (quartiles[2] - quartiles[0]) / 2 / quartiles[1]
             for key, values in samples.items():
                 seconds = statistics.median(values)
                 row[key + "_seconds"] = seconds
@@ -92,9 +96,21 @@ def measure(rank, world, rounds):
         except Exception as error:  # One shape's failure is a result; all ranks fail alike.
             row["error"] = f"{type(error).__name__}: {error}"
         rows.append(row)
-        if rank == 0:
-            print(json.dumps(row), file=sys.stderr, flush=True)
     return rows
+
+
+def table(rows):
+    """The rows as text."""
+    lines = [("M×N×K", "fused ms", "gemm, then nccl ms", "ratio", "spread")]
+    for row in rows:
+        shape = "×".join(map(str, row["extents"]))
+        if "error" in row:
+            lines.append((shape, row["error"], "", "", ""))
+            continue
+        times = (f"{row[key + '_seconds'] * 1e3:.4f}" for key in ("fused", "unfused"))
+        lines.append((shape, *times, f"{row['ratio']:.3f}", f"{row['spread'] * 100:.1f} %"))
+    widths = [max(len(line[col]) for line in lines) for col in range(5)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
 
 
 def worker(rank, world, rounds, port, out):
@@ -112,11 +128,10 @@ def worker(rank, world, rounds, port, out):
         if rank == 0:
             card = torch.cuda.get_device_name(0)
             result = {"bench": "torch_fused", "torch": torch.__version__, "card": card, "rows": rows}
-            text = json.dumps(result, indent=2)
-            print(text)
+            print(f"torch {torch.__version__} on {card}, {world} ranks; K over all ranks\n{table(rows)}", flush=True)
             if out:
                 with open(out, "w", encoding="utf-8") as file:
-                    file.write(text + "\n")
+                    file.write(json.dumps(result, indent=2) + "\n")
     finally:
         dist.destroy_process_group()
 

@@ -5,7 +5,7 @@ use std::mem::{align_of, offset_of, size_of};
 
 use tilewire::kernels::abi::{
     EpilogueArgs, FaultRecord, GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs,
-    Launch, TensorMap, Watchdog,
+    Launch, LinkArgs, LinkRound, LinkTimes, TensorMap, Watchdog,
 };
 use tilewire::kernels::entries::{ENTRIES, Op};
 use tilewire_builder::contract::parse_param;
@@ -24,18 +24,25 @@ macro_rules! assert_layout {
 #[test]
 fn fields_lie_where_the_kernels_read_them() {
     assert_eq!((size_of::<TensorMap>(), align_of::<TensorMap>()), (128, 16));
-    assert_layout!(Launch<GemmArgs>, size 640, align 16, { maps: 0, args: 512 });
-    assert_layout!(Launch<GemmReduceScatterArgs>, size 752, align 16, { maps: 0, args: 512 });
-    assert_layout!(GemmArgs, size 120, align 8, { m: 0, n: 4, k: 8, raster_group: 12, watchdog: 16 });
-    assert_layout!(GemmReduceScatterArgs, size 240, align 8, {
+    assert_layout!(Launch<GemmArgs>, size 656, align 16, { maps: 0, args: 512 });
+    assert_layout!(Launch<GemmReduceScatterArgs>, size 768, align 16, { maps: 0, args: 512 });
+    assert_layout!(GemmArgs, size 136, align 8, { m: 0, n: 4, k: 8, raster_group: 12, scales: 16, watchdog: 32 });
+    assert_layout!(GemmReduceScatterArgs, size 256, align 8, {
         m: 0, n: 4, k: 8, raster_group: 12, rank: 16, world: 20, partition_ctas: 24, transport: 28, placement: 32,
-        pace_ns: 36, reserved: 40, slot_tiles: 44, parity_stride: 48, workspaces: 56, d: 120, d_stride: 128, watchdog: 136,
+        pace_ns: 36, reserved: 40, slot_tiles: 44, parity_stride: 48, workspaces: 56, d: 120, d_stride: 128, scales: 136,
+        watchdog: 152,
     });
     assert_layout!(EpilogueArgs, size 56, align 8, {
         alpha: 0, beta: 4, activation: 8, source: 12, bias: 16, scale_a: 24, scale_b: 32, c: 40, c_stride: 48,
     });
-    assert_layout!(GemmEpilogueArgs, size 176, align 8, { gemm: 0, epilogue: 120 });
-    assert_layout!(GemmReduceScatterEpilogueArgs, size 296, align 8, { call: 0, epilogue: 240 });
+    assert_layout!(GemmEpilogueArgs, size 192, align 8, { gemm: 0, epilogue: 136 });
+    assert_layout!(GemmReduceScatterEpilogueArgs, size 312, align 8, { call: 0, epilogue: 256 });
+    assert_layout!(LinkArgs, size 192, align 8, {
+        mode: 0, message: 4, stage: 8, depth: 12, repeats: 16, pulls: 20, begins: 24, epoch: 28, payload: 32, waits: 36,
+        bytes: 40, src: 48, dst: 56, own_word: 64, peer_word: 72, times: 80, watchdog: 88,
+    });
+    assert_layout!(LinkTimes, size 8, align 4, { ticks: 0, nanoseconds: 4 });
+    assert_layout!(LinkRound, size 16, align 4, { payload: 0, release: 4, round_trip: 8, reserved: 12 });
     assert_layout!(Watchdog, size 104, align 8, {
         deadline_ns: 0, abort: 8, claim: 16, record: 24, rank: 32, world: 36, peer_aborts: 40,
     });
@@ -56,9 +63,10 @@ fn the_table_has_the_sizes_of_the_structs() {
     for entry in ENTRIES {
         let size = match entry.op {
             Op::Gemm => size_of::<Launch<GemmArgs>>(),
-            Op::GemmReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
+            Op::GemmReduceScatter | Op::FewRowsReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
             Op::GemmEpilogue => size_of::<Launch<GemmEpilogueArgs>>(),
             Op::GemmReduceScatterEpilogue => size_of::<Launch<GemmReduceScatterEpilogueArgs>>(),
+            Op::Link => size_of::<Launch<LinkArgs>>(),
         };
         assert_eq!(entry.param_bytes, size, "{}", entry.name);
     }

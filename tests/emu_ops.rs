@@ -129,3 +129,32 @@ fn a_world_has_one_to_eight_ranks() {
         assert!(text.contains("number of ranks") && text.contains(&ranks.to_string()), "{text}");
     }
 }
+
+#[test]
+fn products_of_8_bit_operands_are_right() -> TestResult {
+    suite::fp8::every_type_on_ragged_tiles(&world(1, 1))?;
+    suite::fp8::k_edges(&world(1, 2))
+}
+
+#[test]
+fn sums_of_8_bit_products_are_exact_where_they_must_be() -> TestResult {
+    suite::fp8::integers_are_exact(&world(1, 1))?;
+    suite::fp8::stages_are_added_in_f32(&world(1, 1))
+}
+
+#[test]
+fn extremes_and_nans_of_8_bit_operands_go_where_they_must() -> TestResult {
+    suite::fp8::extremes(&world(1, 1))?;
+    suite::fp8::nan_stays_in_its_row_and_column(&world(1, 1))
+}
+
+#[test]
+fn partials_of_8_bit_operands_are_scaled_and_reduced() -> TestResult {
+    suite::fp8::reduce_scatter_in_every_way(&world(3, 1), &[(131, 72, 144)])?;
+    suite::fp8::reduce_scatter_in_every_way(&world(4, 2), &[(9, 136, 272)])
+}
+
+#[test]
+fn bad_8_bit_input_is_refused() -> TestResult {
+    suite::fp8::bad_input_is_refused(&world(2, 1))
+}

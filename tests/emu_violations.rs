@@ -5,7 +5,7 @@ mod emu_support;
 use emu_support::{PANEL, STAGES, Small, alloc, broken, emulation, launch, says, wait};
 use tilewire::emulator::{Agent, EmulatedMap, Emulation, KernelLaunch, Violation};
 use tilewire::kernels::abi::Operand;
-use tilewire::kernels::config::{PANEL_BUFS, TileConfig};
+use tilewire::kernels::config::{E4m3, F32, Nt, PANEL_BUFS, Tile, TileConfig};
 use tilewire::kernels::machine::{BulkCopy, Mbarriers, Signals, WarpgroupMma};
 use tilewire::kernels::shape::{GlobalAddr, Mbarrier, Parity, Rank, Role, SmemAddr};
 
@@ -259,6 +259,71 @@ fn an_accumulator_is_read_only_when_its_groups_are_done() {
     let error = broken(Violation::AccumulatorInFlight, Some(Role::Consumer(0)), prepare(true));
     says(&error, &["panel 0", "1 wgmma groups running"]);
     broken(Violation::AccumulatorInFlight, Some(Role::Consumer(0)), prepare(false));
+}
+
+/// A configuration whose products are promoted; its stages are no larger than those of [`Small`].
+type Promoting = Tile<64, 128, 2, Nt, E4m3, F32>;
+
+#[test]
+fn a_product_is_promoted_once_when_it_is_there() {
+    fn issue(m: &Agent, acc: &mut <Agent<'_> as WarpgroupMma<Promoting>>::Acc) {
+        WarpgroupMma::<Promoting>::issue_mma(m, acc, STAGE, STAGE.plus(Promoting::A_BOX.bytes()), false);
+    }
+    /// What the consumer does wrong, and words of the report.
+    type Step = (fn(&Agent), &'static str);
+    let steps: [Step; 4] = [
+        (
+            |m| {
+                let mut acc = WarpgroupMma::<Promoting>::zero_acc(m);
+                issue(m, &mut acc);
+                WarpgroupMma::<Promoting>::promote(m, &mut acc);
+            },
+            "1 wgmma groups running",
+        ),
+        (
+            |m| {
+                let mut acc = WarpgroupMma::<Promoting>::zero_acc(m);
+                issue(m, &mut acc);
+                WarpgroupMma::<Promoting>::wait_mma::<0>(m, &mut acc);
+                WarpgroupMma::<Promoting>::promote(m, &mut acc);
+                WarpgroupMma::<Promoting>::promote(m, &mut acc);
+            },
+            "promotes",
+        ),
+        (
+            |m| {
+                let mut acc = WarpgroupMma::<Promoting>::zero_acc(m);
+                issue(m, &mut acc);
+                WarpgroupMma::<Promoting>::wait_mma::<0>(m, &mut acc);
+                issue(m, &mut acc);
+            },
+            "not yet promoted",
+        ),
+        (
+            |m| {
+                let mut acc = WarpgroupMma::<Promoting>::zero_acc(m);
+                issue(m, &mut acc);
+                WarpgroupMma::<Promoting>::scale(m, &mut acc, 2.0);
+            },
+            "scales an accumulator with 1",
+        ),
+    ];
+    for (step, words) in steps {
+        let error = broken(Violation::AccumulatorInFlight, Some(Role::Consumer(0)), move |emu| {
+            let src = alloc(emu, 0, 32 << 10);
+            launch(emu, 0, &[Role::Producer, Role::Consumer(0)], move |m, role| match role {
+                Role::Producer => {
+                    fill_stage(m, src, Small::STAGE_BYTES);
+                    wait(m, role, FULL, 0);
+                }
+                _ => {
+                    wait(m, role, FULL, 0);
+                    step(m);
+                }
+            });
+        });
+        says(&error, &[words]);
+    }
 }
 
 #[test]

@@ -103,15 +103,66 @@ fn gemm_of_every_variant(_: &Gpu) -> TestResult {
     suite::gemm_of_every_variant(&virtual_ranks(1)?)
 }
 
+fn fp8_is_right(_: &Gpu) -> TestResult {
+    let world = virtual_ranks(1)?;
+    suite::fp8::every_type_on_ragged_tiles(&world)?;
+    suite::fp8::k_edges(&world)
+}
+
+fn fp8_is_exact_where_it_must_be(_: &Gpu) -> TestResult {
+    suite::fp8::integers_are_exact(&virtual_ranks(1)?)?;
+    suite::fp8::stages_are_added_in_f32(&virtual_ranks(1)?)
+}
+
+fn fp8_extremes_and_nans(_: &Gpu) -> TestResult {
+    suite::fp8::extremes(&virtual_ranks(1)?)?;
+    suite::fp8::nan_stays_in_its_row_and_column(&virtual_ranks(1)?)
+}
+
+fn fp8_reduce_scatter(_: &Gpu) -> TestResult {
+    suite::fp8::reduce_scatter_in_every_way(&virtual_ranks(3)?, &[(131, 72, 144), (1023, 520, 656)])?;
+    suite::fp8::reduce_scatter_in_every_way(&virtual_ranks(8)?, &[(9, 136, 272), (2000, 776, 96)])
+}
+
+fn fp8_bad_input_is_refused(_: &Gpu) -> TestResult {
+    suite::fp8::bad_input_is_refused(&virtual_ranks(2)?)
+}
+
+/// Few rows on `world`: the bits of tiles that hold one owner's rows, and calls of all tiles in one plan.
+fn few_rows_on(world: &World) -> TestResult {
+    let shapes =
+        [(16, 8192, 328), (1, 64, 64), (5, 105, 72), (63, 1000, 520), (64, 520, 64), (100, 264, 328), (128, 2048, 512)];
+    for (m, n, k) in some_of(&shapes, 3) {
+        suite::few_rows::same_bits_as_own_tiles(world, &suite::Case::new(*m, *n, *k))?;
+    }
+    suite::few_rows::calls_share_a_plan(world, 520, 264)?;
+    suite::many_calls_give_the_same_bits(world, &suite::Case::new(40, 520, 128), many())
+}
+
+fn few_rows(_: &Gpu) -> TestResult {
+    some_of(&[2, 1, 3, 4, 8], 2).iter().try_for_each(|ranks| few_rows_on(&virtual_ranks(*ranks)?))
+}
+
 fn bad_input_is_refused_and_nothing_is_lost(_: &Gpu) -> TestResult {
     suite::bad_input_is_refused_and_nothing_is_lost(&virtual_ranks(3)?)
 }
 
+/// Worlds over all GPUs: one rank on each, two on each, up to eight ranks.
+fn real_worlds(gpus: &[Gpu]) -> impl Iterator<Item = Result<World, String>> {
+    let count = gpus.len();
+    (1..=8 / count.max(1)).map(move |share| {
+        let places: Vec<usize> = (0..count).cycle().take(count * share).collect();
+        World::local(&places).map_err(|e| e.to_string())
+    })
+}
+
+fn few_rows_on_real_ranks(gpus: &[Gpu]) -> TestResult {
+    real_worlds(gpus).try_for_each(|world| few_rows_on(&world?))
+}
+
 fn real_ranks(gpus: &[Gpu]) -> TestResult {
-    let ordinals: Vec<usize> = (0..gpus.len()).collect();
-    for share in 1..=8 / gpus.len().max(1) {
-        let places: Vec<usize> = ordinals.iter().copied().cycle().take(ordinals.len() * share).collect();
-        let world = World::local(&places).map_err(|e| e.to_string())?;
+    for world in real_worlds(gpus) {
+        let world = world?;
         suite::shapes_in_every_way(&world, shapes())?;
         suite::bits_are_the_same_in_every_way(&world, 1100, 520, 264)?;
         suite::epochs_wrap(&world)?;
@@ -138,7 +189,14 @@ fn main() -> ExitCode {
         Case::one("ranks_are_summed", ranks_are_summed),
         Case::one("nan_rows_stay_in_their_row", nan_rows_stay_in_their_row),
         Case::one("partials_are_added_in_f32", partials_are_added_in_f32),
+        Case::one("fp8_is_right", fp8_is_right),
+        Case::one("fp8_is_exact_where_it_must_be", fp8_is_exact_where_it_must_be),
+        Case::one("fp8_extremes_and_nans", fp8_extremes_and_nans),
+        Case::one("fp8_reduce_scatter", fp8_reduce_scatter),
+        Case::one("fp8_bad_input_is_refused", fp8_bad_input_is_refused),
+        Case::one("few_rows", few_rows),
         Case::one("bad_input_is_refused_and_nothing_is_lost", bad_input_is_refused_and_nothing_is_lost),
         Case::several("real_ranks", 2, real_ranks),
+        Case::several("few_rows_on_real_ranks", 2, few_rows_on_real_ranks),
     ])
 }

@@ -9,14 +9,17 @@ mod model_machine;
 use loom::thread;
 use model_machine::{Agent, Cta, Mutant, Problem, check, d_panel};
 use std::sync::Arc;
+use tilewire_kernels::abi::GemmReduceScatterArgs;
 use tilewire_kernels::abi::{Placement, Transport};
 use tilewire_kernels::comm::route::chunk_of;
 use tilewire_kernels::config::{PANEL_BUFS, PANEL_BYTES, Tile, TileConfig};
+use tilewire_kernels::kernels::few_rows_reduce_scatter::FewRowsReduceScatter;
 use tilewire_kernels::kernels::{Kernel, gemm_reduce_scatter::GemmReduceScatter};
 use tilewire_kernels::shape::{CtaPosition, Rank, Role};
 
 type Config = Tile<64, 64, 2>;
-type GemmRs = GemmReduceScatter<Config, 2>;
+type OwnTiles = GemmReduceScatter<Config, 2>;
+type SharedTile = FewRowsReduceScatter<Config, 2>;
 
 const CALLS: u32 = 3;
 const FIRST_EPOCH: u32 = 0xFFFF_FFFE;
@@ -28,20 +31,23 @@ fn partial(rank: Rank, call: u32) -> u32 {
 }
 
 /// Rank `rank`'s calls. `m` is the thread that leaves.
-fn calls(m: Agent<Config>, problem: Problem, rank: Rank) {
+fn calls<K>(m: Agent<Config>, problem: Problem, rank: Rank)
+where
+    K: Kernel<Args = GemmReduceScatterArgs, Config = Config>,
+{
     let args = problem.args::<Config>(rank);
     let owns_rows = chunk_of(problem.m, problem.world, rank).rows > 0;
     for call in 0..CALLS {
         let buffers = m.cta.panels(Config::SMEM.panel(0, 0), PANEL_BUFS * PANEL_BYTES);
         buffers.iter().for_each(|buffer| buffer.write(partial(rank, call)));
         let storer = m.also(Role::Storer);
-        GemmRs::mover(&storer, &args, AT, Role::Storer).expect("nothing aborts");
+        K::mover(&storer, &args, AT, Role::Storer).expect("nothing aborts");
         storer.finish();
         let peers = problem.ranks().filter(|peer| *peer != rank);
         match problem.placement {
             Placement::Partition => {
                 let consumer = m.also(Role::Consumer(0));
-                GemmRs::consumer(&consumer, &args, AT, 0).expect("nothing aborts");
+                K::consumer(&consumer, &args, AT, 0).expect("nothing aborts");
                 if owns_rows {
                     let sum = m.cta.memory.payload(d_panel(problem.d(rank), 0, 0)).read();
                     assert_eq!(sum, problem.ranks().map(|peer| partial(peer, call)).sum(), "partials of another call");
@@ -49,18 +55,25 @@ fn calls(m: Agent<Config>, problem: Problem, rank: Rank) {
             }
             Placement::Epilogue => {
                 let loader = m.also(Role::Loader);
-                GemmRs::mover(&loader, &args, AT, Role::Loader).expect("nothing aborts");
+                K::mover(&loader, &args, AT, Role::Loader).expect("nothing aborts");
                 loader.finish();
                 for (buffer, peer) in buffers.iter().zip(peers).filter(|_| owns_rows) {
                     assert_eq!(buffer.read(), partial(peer, call), "a partial of another call");
                 }
             }
         }
-        GemmRs::leave(&m, &args, AT);
+        K::leave(&m, &args, AT);
     }
 }
 
 fn model(name: &str, preemptions: usize, problem: Problem, words_are_fresh: bool, mutant: Option<Mutant>) {
+    model_of::<OwnTiles>(name, preemptions, problem, words_are_fresh, mutant);
+}
+
+fn model_of<K>(name: &str, preemptions: usize, problem: Problem, words_are_fresh: bool, mutant: Option<Mutant>)
+where
+    K: Kernel<Args = GemmReduceScatterArgs, Config = Config>,
+{
     check(name, preemptions, move || {
         let memory = Arc::new(problem.memory::<Config>(FIRST_EPOCH));
         let agent = |rank: Rank| {
@@ -71,8 +84,8 @@ fn model(name: &str, preemptions: usize, problem: Problem, words_are_fresh: bool
         let mut agents: Vec<_> = problem.ranks().map(|rank| (agent(rank), rank)).collect();
         let (last, last_rank) = agents.pop().expect("there are ranks");
         let others: Vec<_> =
-            agents.into_iter().map(|(m, rank)| thread::spawn(move || calls(m, problem, rank))).collect();
-        calls(last, problem, last_rank);
+            agents.into_iter().map(|(m, rank)| thread::spawn(move || calls::<K>(m, problem, rank))).collect();
+        calls::<K>(last, problem, last_rank);
         for other in others {
             other.join().expect("the rank ends");
         }
@@ -120,6 +133,23 @@ fn three_ranks_of_which_one_owns_nothing_keep_their_calls_apart() {
 #[test]
 fn three_ranks_that_all_own_rows_never_wait_in_a_circle() {
     model("epochs, 3 ranks, 3 owners, partition", 2, push(192, 3, Placement::Partition), true, None);
+}
+
+#[test]
+fn a_shared_tile_is_never_sent_over_a_slot_in_use() {
+    model_of::<SharedTile>("epochs, shared tile, 2 ranks, 1 owner", 3, ONE_OWNER, false, None);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation: Concurrent read and write accesses")]
+fn a_shared_tile_that_needs_no_credit_is_sent_over_a_slot_in_use() {
+    model_of::<SharedTile>("epochs, mutant", 2, ONE_OWNER, false, Some(Mutant::Ahead("credit", 2)));
+}
+
+#[test]
+#[should_panic(expected = "a bulk store follows a credit without a proxy fence")]
+fn a_shared_tiles_storer_without_its_proxy_fence_is_noticed() {
+    model_of::<SharedTile>("epochs, mutant", 2, ONE_OWNER, false, Some(Mutant::NoProxyFence(Role::Storer)));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use model_machine::{Agent, Cta, Mutant, Timing, check, multiplied};
 use std::sync::Arc;
 use tilewire_kernels::collective::mainloop::{load_operands, multiply};
 use tilewire_kernels::collective::setup::operand_ring;
-use tilewire_kernels::config::{Tile, TileConfig};
+use tilewire_kernels::config::{E4m3, Nt, PANEL_ROWS, Tile, TileConfig};
 use tilewire_kernels::machine::WarpgroupMma;
 use tilewire_kernels::pipeline::state::PipelineState;
 use tilewire_kernels::shape::Role;
@@ -20,11 +20,13 @@ const COL: u32 = 192;
 
 type OneConsumer = Tile<64, 64, STAGES>;
 type TwoConsumers = Tile<128, 64, STAGES>;
+/// A consumer that waits for each multiplication and promotes its sums.
+type Promoting = Tile<64, 128, STAGES, Nt, E4m3>;
 
 fn produce<C: TileConfig>(m: Agent<C>) {
     let ring = operand_ring::<_, C, STAGES>(&m, Role::Producer);
     let mut state = PipelineState::start();
-    load_operands::<_, C, STAGES>(&ring, &mut state, ROW, COL, K_TILES).expect("nothing aborts");
+    load_operands::<_, C, STAGES>(&ring, &mut state, ROW, COL, K_TILES, C::A_BOX).expect("nothing aborts");
     ring.producer_tail(state, STAGES).expect("nothing aborts");
     // After the tail the stages are the producer's own.
     for stage in 0..STAGES {
@@ -38,7 +40,7 @@ fn produce<C: TileConfig>(m: Agent<C>) {
 fn consume<C: TileConfig>(m: Agent<C>, consumer: u32) {
     let ring = operand_ring::<_, C, STAGES>(&m, Role::Consumer(consumer));
     let (mut state, mut acc) = (PipelineState::start(), m.zero_acc());
-    multiply::<_, C, STAGES>(&ring, &mut state, consumer, K_TILES, &mut acc).expect("nothing aborts");
+    multiply::<_, C, STAGES>(&ring, &mut state, consumer, PANEL_ROWS, K_TILES, &mut acc).expect("nothing aborts");
     assert_eq!(acc.sum, multiplied::<C>(ROW, COL, consumer, K_TILES), "a consumer multiplied another stage");
 }
 
@@ -77,6 +79,12 @@ fn a_stage_is_never_overwritten_while_it_is_read_with_several_loads_in_flight() 
 #[test]
 fn a_stage_is_free_only_when_both_consumers_have_read_it() {
     model::<TwoConsumers>("pipeline, 2 consumers, loads early", 2, Timing::Early, None);
+}
+
+#[test]
+fn a_stage_is_free_when_its_product_is_there_and_the_product_is_promoted_then() {
+    model::<Promoting>("pipeline, 1 consumer that promotes, loads early", 3, Timing::Early, None);
+    model::<Promoting>("pipeline, 1 consumer that promotes, loads late", 3, Timing::Late, None);
 }
 
 #[test]

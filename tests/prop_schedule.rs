@@ -4,14 +4,16 @@
 
 mod properties;
 
-use properties::{addresses, coverage, partition, raster, ring};
+use properties::{addresses, coverage, partition, raster, ring, shared};
 use proptest::prelude::*;
 use tilewire::kernels::abi::Transport;
 use tilewire::kernels::comm::route::{chunk_of, owner_at_step};
 use tilewire::kernels::comm::workspace::Workspace;
+use tilewire::kernels::config::{Tile64x64, Tile128x64, TileBox, TileConfig};
 use tilewire::kernels::pipeline::state::PipelineState;
 use tilewire::kernels::schedule::chunked::ChunkedTiles;
 use tilewire::kernels::schedule::raster::Raster;
+use tilewire::kernels::schedule::shared::{Segment, SharedTile, SharedTiles};
 use tilewire::kernels::shape::{GlobalAddr, Rank};
 
 #[test]
@@ -40,6 +42,43 @@ fn a_raster_that_forgets_its_short_last_group_is_caught() {
     };
     let e = raster::is_bijection(r.tiles_m, r.tiles_n, mutant).unwrap_err();
     assert_eq!(e, "tile 13 is (5, 0), outside of 5 × 3");
+}
+
+#[test]
+fn every_row_of_a_shared_tile_goes_to_its_owner_and_is_in_the_box() {
+    for world in 1..=8 {
+        for m in 0..=128 {
+            let t = SharedTiles { m, n: 64, world, tile_n: 64 };
+            let consumers = if m <= 64 { 1 } else { 2 };
+            shared::rows_go_to_their_owners(&t, consumers, |owner, half| t.segment(owner, half))
+                .unwrap_or_else(|e| panic!("{t:?}: {e}"));
+            let whole = if m <= 64 { <Tile64x64>::A_BOX } else { <Tile128x64>::A_BOX };
+            let TileBox { rows, count } = whole.cut_to(m);
+            assert!(rows >= m && rows < m + 8 && rows.is_multiple_of(8) && rows <= whole.rows && count == 1, "{t:?}");
+        }
+    }
+}
+
+#[test]
+fn segments_in_the_wrong_place_are_caught() {
+    let t = SharedTiles { m: 100, n: 64, world: 3, tile_n: 64 };
+    let wrong = |mutate: fn(Segment) -> Segment| {
+        shared::rows_go_to_their_owners(&t, 2, |owner, half| mutate(t.segment(owner, half))).unwrap_err()
+    };
+    assert!(wrong(|s| Segment { rows: s.rows.saturating_sub(1), ..s }).contains("goes to nobody"));
+    assert!(wrong(|s| Segment { chunk_row: s.chunk_row + 1, ..s }).contains("who has"));
+    assert!(wrong(|s| Segment { first: s.first.saturating_sub(1), ..s }).contains("goes to"));
+    let one_half = shared::rows_go_to_their_owners(&t, 1, |owner, half| t.segment(owner, half)).unwrap_err();
+    assert_eq!(one_half, "row 64 goes to nobody");
+}
+
+#[test]
+fn shared_tiles_that_overlap_or_leave_gaps_are_caught() {
+    let t = SharedTiles { m: 5, n: 200, world: 2, tile_n: 64 };
+    let wide = |index| t.tile(index).map(|tile| SharedTile { cols: tile.cols + 1, ..tile });
+    assert!(shared::columns_are_covered(&t, 3, wide).unwrap_err().contains("column"));
+    let gap = |index| if index == 2 { None } else { t.tile(index) };
+    assert_eq!(shared::columns_are_covered(&t, 2, gap).unwrap_err(), "column 128 is computed 0 times");
 }
 
 /// A workspace whose parities lie `more` KiB further apart than they must.
@@ -75,6 +114,14 @@ proptest! {
         let whole: Vec<_> = (0..all).map_while(|linear| t.nth(linear, t.world)).collect();
         prop_assert_eq!(&whole[..others.len()], &others[..]);
         prop_assert_eq!(whole.len() - others.len(), t.own_tiles() as usize);
+    }
+
+    #[test]
+    fn shared_tiles_have_every_column_once(
+        m in 0u32..=128, n in 0u32..2000, world in 1u32..=8, tile_n in 1u32..300, num_ctas in 1u32..200,
+    ) {
+        let t = SharedTiles { m, n, world, tile_n };
+        shared::columns_are_covered(&t, num_ctas, |index| t.tile(index)).map_err(TestCaseError::fail)?;
     }
 
     #[test]

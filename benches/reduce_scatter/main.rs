@@ -12,6 +12,7 @@ mod support;
 mod fused;
 mod ranks;
 mod single;
+mod torch;
 mod unfused;
 
 use std::process::ExitCode;
@@ -69,11 +70,18 @@ fn shape(ranks: &Ranks, extents: [usize; 3], goal: f64, options: &Options, repor
     drop(candidates);
     // Timed calls that gave up a wait, or went wrong, show here.
     fused::check(ranks, &fused, &mut operands)?;
-    tabulate(ranks, extents, goal, &samples, report);
+    tabulate(ranks, extents, goal, &samples, options, report);
     Ok(())
 }
 
-fn tabulate(ranks: &Ranks, extents: [usize; 3], goal: f64, samples: &[Samples], report: &mut Report) {
+fn tabulate(
+    ranks: &Ranks,
+    extents: [usize; 3],
+    goal: f64,
+    samples: &[Samples],
+    options: &Options,
+    report: &mut Report,
+) {
     let [m, n, _] = extents;
     let name = shape_name(extents);
     let world = ranks.world.size();
@@ -127,6 +135,24 @@ fn tabulate(ranks: &Ranks, extents: [usize; 3], goal: f64, samples: &[Samples], 
                 best = Some((ratio.ratio, overlap));
             }
         }
+    }
+    for found in if ranks.is_real() { torch::of(options.out.as_deref(), extents, world) } else { Vec::new() } {
+        let rate = flops(extents) / ranks.gpus.len() as f64 / found.seconds * 1e-12;
+        let (ratio, spread) = found.ratio.unzip();
+        table.row([
+            format!("{}, not in turns", found.name),
+            format!("{:.4} ms", found.seconds * 1e3),
+            format!("{rate:.0}"),
+            ratio.map_or("-".to_string(), |ratio| format!("{ratio:.3} to torch's")),
+            spread.map_or("-".to_string(), |spread| format!("{:.1} %", spread * 100.0)),
+            "-".to_string(),
+            "-".to_string(),
+        ]);
+        report.row(json!({
+            "extents": extents, "world": world, "gpus": ranks.gpus.len(), "candidate": found.name,
+            "seconds": found.seconds, "tflops_per_gpu": rate, "against": "torch gemm, then nccl", "ratio": ratio,
+            "spread": spread,
+        }));
     }
     let title = format!("GEMM + ReduceScatter {name}, {world} ranks on {} GPU(s); K over all ranks", ranks.gpus.len());
     report.table(title, table);

@@ -83,7 +83,8 @@ impl Operands {
     }
 }
 
-fn moved_round(from: &DeviceBuffer, set: usize, stream: &Stream) -> Result<DeviceBuffer> {
+/// The bytes of `from`, moved round by a distance of set `set`.
+pub fn moved_round(from: &DeviceBuffer, set: usize, stream: &Stream) -> Result<DeviceBuffer> {
     let bytes = from.bytes();
     let shift = if bytes == 0 { 0 } else { set * SHIFT_BYTES % bytes };
     let mut to = DeviceBuffer::new(from.gpu(), bytes)?;

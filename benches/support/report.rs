@@ -29,7 +29,7 @@ impl Report {
         Self { bench, card, driver, tables: Vec::new(), rows: Vec::new(), records: Vec::new(), goals: Vec::new() }
     }
 
-    /// Adds a table; `name` is also its file's.
+    /// Adds a table under this heading.
     pub fn table(&mut self, name: impl Into<String>, table: Table) {
         self.tables.push((name.into(), table));
     }
@@ -75,9 +75,9 @@ impl Report {
         self.goals.iter().for_each(|goal| println!("{goal}"));
         if let Some(out) = &options.out {
             fs::create_dir_all(out).map_err(|e| io(out, e))?;
-            for (at, (name, table)) in self.tables.iter().enumerate() {
-                write(&out.join(format!("{}-{at}.csv", self.bench)), &format!("# {name}\n{}", table.to_csv()))?;
-            }
+            let tables: Vec<_> =
+                self.tables.iter().map(|(name, table)| format!("# {name}\n{}", table.to_csv())).collect();
+            write(&out.join(format!("{}.csv", self.bench)), &tables.join("\n"))?;
             let all = json!({
                 "bench": self.bench, "card": self.card, "date": date, "rows": self.rows,
                 "records": self.records, "goals": self.goals,

@@ -19,7 +19,7 @@ pub mod scalar;
 pub mod world;
 
 pub use error::{Error, Result};
-pub use plan::{Layout, MatrixArg, Variant};
+pub use plan::{Layout, MatrixArg, Scales, TensorScales, Variant};
 /// The device crate: kernels, and everything host and device must agree on.
 pub use tilewire_kernels as kernels;
 pub use world::{RawStream, Tensor, World};

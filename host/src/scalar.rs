@@ -1,7 +1,8 @@
-//! Element types on the CPU: bf16, f16 and f32, with conversions that round once.
+//! Element types on the CPU: bf16, f16, f32 and the two fp8 types, with conversions that round once.
 
 use std::fmt::Debug;
 
+pub use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 
 use crate::kernels::config::Element;
@@ -11,10 +12,10 @@ pub trait Scalar: bytemuck::Pod + Debug + PartialEq + Send + Sync {
     /// The type's name on the device side.
     const ELEMENT: Element;
 
-    /// `x` rounded once, to nearest, ties to even; past the largest finite value it is an infinity.
+    /// `x` rounded once, to nearest, ties to even; past the largest finite value it is an infinity, or, in fp8, that value.
     fn from_f64(x: f64) -> Self;
 
-    /// `x` rounded once, to nearest, ties to even; past the largest finite value it is an infinity.
+    /// As [`Self::from_f64`].
     fn from_f32(x: f32) -> Self;
 
     /// The value; every element type is a subset of f32.
@@ -89,6 +90,34 @@ impl Scalar for f32 {
     }
 }
 
+/// fp8 for operands: infinities too become the largest finite value, as saturating conversions on a GPU have it.
+macro_rules! fp8 {
+    ($type:ident, $element:ident) => {
+        impl Scalar for $type {
+            const ELEMENT: Element = Element::$element;
+
+            fn from_f64(x: f64) -> Self {
+                $type::from_f64(x)
+            }
+
+            fn from_f32(x: f32) -> Self {
+                $type::from_f32(x)
+            }
+
+            fn to_f32(self) -> f32 {
+                $type::to_f32(&self)
+            }
+
+            fn bits(self) -> u32 {
+                self.to_bits().into()
+            }
+        }
+    };
+}
+
+fp8!(F8E4M3, E4m3);
+fp8!(F8E5M2, E5m2);
+
 /// Largest relative error of rounding to `element` once, for values in its normal range: half the spacing at 1.
 ///
 /// bf16 keeps 8 significant bits, so the spacing at 1 is 2⁻⁷ and this is 2⁻⁸; just below a power of two the relative
@@ -98,6 +127,8 @@ pub const fn unit_roundoff(element: Element) -> f64 {
         Element::Bf16 => 1.0 / 256.0,
         Element::F16 => 1.0 / 2048.0,
         Element::F32 => 1.0 / 16_777_216.0,
+        Element::E4m3 => 1.0 / 16.0,
+        Element::E5m2 => 1.0 / 8.0,
     }
 }
 
@@ -107,6 +138,8 @@ pub fn subnormal_roundoff(element: Element) -> f64 {
         Element::Bf16 => 2f64.powi(-134),
         Element::F16 => 2f64.powi(-25),
         Element::F32 => 2f64.powi(-150),
+        Element::E4m3 => 2f64.powi(-10),
+        Element::E5m2 => 2f64.powi(-17),
     }
 }
 
@@ -167,5 +200,72 @@ mod tests {
         assert_eq!(<f16 as Scalar>::from_f64(65520.0), f16::INFINITY);
         assert_eq!(<f16 as Scalar>::from_f64(2f64.powi(-25)).bits(), 0, "a tie with zero goes to zero");
         assert_eq!(<f16 as Scalar>::from_f64(2f64.powi(-25) * 1.0000001).bits(), 1);
+    }
+
+    /// Values of the codes 0..=0x7F, from the definition of the format: `None` is NaN.
+    fn fp8_table(exponent_bits: i32, ieee: bool) -> Vec<Option<f64>> {
+        let mantissa_bits = 7 - exponent_bits;
+        let bias = (1 << (exponent_bits - 1)) - 1;
+        (0..128i32)
+            .map(|code| {
+                let (exponent, mantissa) = (code >> mantissa_bits, code & ((1 << mantissa_bits) - 1));
+                let top = exponent == (1 << exponent_bits) - 1;
+                let fraction = f64::from(mantissa) / f64::from(1 << mantissa_bits);
+                match (top, exponent) {
+                    (true, _) if ieee => (mantissa == 0).then_some(f64::INFINITY),
+                    (true, _) if mantissa == (1 << mantissa_bits) - 1 => None,
+                    (_, 0) => Some(fraction * 2f64.powi(1 - bias)),
+                    _ => Some((1.0 + fraction) * 2f64.powi(exponent - bias)),
+                }
+            })
+            .collect()
+    }
+
+    /// Checks all codes, and rounding of values at, between, and next to the middles of all neighbours, against the table.
+    fn fp8_is_the_table<T: Scalar>(table: &[Option<f64>], of: impl Fn(u8) -> T) {
+        for code in 0..=255u8 {
+            let value = of(code).to_f64();
+            match table[usize::from(code & 0x7F)] {
+                None => assert!(value.is_nan(), "{code:#x} is {value}"),
+                Some(expected) => {
+                    let expected = if code < 128 { expected } else { -expected };
+                    assert_eq!(value.to_bits(), expected.to_bits(), "{code:#x}");
+                    if expected.is_finite() {
+                        assert_eq!(T::from_f64(expected).bits(), u32::from(code));
+                        assert_eq!(T::from_f32(expected as f32).bits(), u32::from(code));
+                    }
+                }
+            }
+        }
+        let finite: Vec<f64> = table.iter().copied().map_while(|v| v.filter(|v| v.is_finite())).collect();
+        let largest = finite.len() as u32 - 1;
+        for (low, pair) in (0u32..).zip(finite.windows(2)) {
+            let middle = (pair[0] + pair[1]) / 2.0;
+            let tiny = middle * 1e-12;
+            let even = low + low % 2;
+            for (x, code) in [(middle - tiny, low), (middle, even), (middle + tiny, low + 1), (pair[1] - tiny, low + 1)]
+            {
+                assert_eq!(T::from_f64(x).bits(), code, "{x}");
+                assert_eq!(T::from_f64(-x).bits(), code | 0x80, "{x}");
+            }
+            assert_eq!(T::from_f32(middle as f32).bits(), even);
+        }
+        let spacing = finite[largest as usize] - finite[largest as usize - 1];
+        for over in [spacing * 0.49, spacing * 0.5, spacing * 0.51, spacing, 1e9, 1e300, f64::INFINITY] {
+            assert_eq!(T::from_f64(finite[largest as usize] + over).bits(), largest, "{over} past the largest");
+            assert_eq!(T::from_f64(-finite[largest as usize] - over).bits(), largest | 0x80, "{over} past the largest");
+        }
+        assert!(T::from_f64(f64::NAN).to_f64().is_nan() && T::from_f32(f32::NAN).to_f32().is_nan());
+        assert_eq!((T::from_f64(-0.0).bits(), T::from_f64(1e-300).bits(), T::from_f32(1e-45).bits()), (0x80, 0, 0));
+    }
+
+    #[test]
+    fn every_code_of_fp8_is_that_of_a_table_and_rounding_goes_to_the_nearest() {
+        let e4m3 = fp8_table(4, false);
+        assert_eq!((e4m3[0x7E], e4m3[1]), (Some(448.0), Some(2f64.powi(-9))));
+        fp8_is_the_table::<F8E4M3>(&e4m3, F8E4M3::from_bits);
+        let e5m2 = fp8_table(5, true);
+        assert_eq!((e5m2[0x7B], e5m2[0x7C], e5m2[1]), (Some(57_344.0), Some(f64::INFINITY), Some(2f64.powi(-16))));
+        fp8_is_the_table::<F8E5M2>(&e5m2, F8E5M2::from_bits);
     }
 }

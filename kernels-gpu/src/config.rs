@@ -29,12 +29,17 @@ pub enum Element {
     F16,
     /// IEEE single precision.
     F32,
+    /// OCP fp8 with 4 exponent and 3 mantissa bits: finite up to 448, no infinities. Operands only.
+    E4m3,
+    /// OCP fp8 with 5 exponent and 2 mantissa bits: finite up to 57,344. The second operand only.
+    E5m2,
 }
 
 impl Element {
     /// Bytes of one element.
     pub const fn bytes(self) -> u32 {
         match self {
+            Element::E4m3 | Element::E5m2 => 1,
             Element::Bf16 | Element::F16 => 2,
             Element::F32 => 4,
         }
@@ -46,6 +51,8 @@ impl Element {
             Element::Bf16 => "bf16",
             Element::F16 => "f16",
             Element::F32 => "f32",
+            Element::E4m3 => "e4m3",
+            Element::E5m2 => "e5m2",
         }
     }
 }
@@ -78,6 +85,11 @@ impl TileBox {
         }
     }
 
+    /// The box with no more rows than `rows` rows of the operand need, in whole periods of the swizzle. For K-major operands.
+    pub const fn cut_to(self, rows: u32) -> Self {
+        Self { rows: min(self.rows, rows.next_multiple_of(SMEM_ALIGN / ROW_BYTES)), count: self.count }
+    }
+
     /// Bytes that one box brings.
     pub const fn bytes(self) -> u32 {
         self.rows * ROW_BYTES
@@ -97,8 +109,10 @@ pub trait TileConfig: 'static {
     const TILE_N: u32;
     /// Stages of the operand ring.
     const STAGES: u32;
-    /// Type of A and B: 16 bits wide.
+    /// Type of A.
     const IN: Element;
+    /// Type of B, as wide as A's.
+    const IN_B: Element;
     /// Type of D and of partials on the wire.
     const OUT: Element;
     /// How A lies in memory.
@@ -106,6 +120,9 @@ pub trait TileConfig: 'static {
     /// How B lies in memory.
     const B_MAJOR: Major;
 
+    /// Whether the tensor cores sum in less than f32, as Hopper's do for 8-bit operands (about 14 bits): then the sum of each
+    /// stage, 128 products, goes to the accumulator proper by additions in f32.
+    const PROMOTES: bool = Self::IN.bytes() == 1;
     /// Elements along K of one stage.
     const TILE_K: u32 = ROW_BYTES / Self::IN.bytes();
     /// Consumer warpgroups: 64 rows each.
@@ -117,7 +134,7 @@ pub trait TileConfig: 'static {
     /// Boxes of A.
     const A_BOX: TileBox = TileBox::of_operand(Self::A_MAJOR, Self::TILE_M, Self::TILE_K, Self::IN);
     /// Boxes of B.
-    const B_BOX: TileBox = TileBox::of_operand(Self::B_MAJOR, Self::TILE_N, Self::TILE_K, Self::IN);
+    const B_BOX: TileBox = TileBox::of_operand(Self::B_MAJOR, Self::TILE_N, Self::TILE_K, Self::IN_B);
     /// Box of D: one panel.
     const D_BOX: TileBox = TileBox { rows: PANEL_ROWS, count: 1 };
     /// Bytes one stage's copies bring, and so the bytes its full barrier expects.
@@ -143,7 +160,13 @@ pub trait TileConfig: 'static {
             "TILE_M is whole warpgroups of 64 rows"
         );
         assert!(Self::TILE_N.is_multiple_of(Self::PANEL_COLS), "TILE_N is whole panels");
-        assert!(Self::IN.bytes() == 2, "operands are 16 bits wide");
+        assert!(Self::IN.bytes() <= 2 && Self::IN.bytes() == Self::IN_B.bytes(), "operands are 16 or 8 bits wide");
+        assert!(
+            !Self::PROMOTES || matches!((Self::A_MAJOR, Self::B_MAJOR), (Major::K, Major::K)),
+            "8-bit operands are nt"
+        );
+        assert!(!Self::PROMOTES || Self::TILE_N.is_multiple_of(128), "sums are promoted 128 columns at a time");
+        assert!(Self::OUT.bytes() >= 2, "results are 16 or 32 bits wide");
         assert!(Self::TILE_M <= 256 && Self::TILE_N <= 256, "a TMA box has at most 256 rows");
         assert!(Self::STAGES >= 2, "a ring of one stage cannot overlap");
         assert!(Self::SMEM.total_bytes <= MAX_SMEM_BYTES, "shared memory exceeds 227 KiB");
@@ -170,6 +193,11 @@ pub struct F16;
 /// IEEE single precision.
 pub struct F32;
 
+/// fp8 with 4 exponent bits.
+pub struct E4m3;
+/// fp8 with 5 exponent bits.
+pub struct E5m2;
+
 impl ElementType for Bf16 {
     const ELEMENT: Element = Element::Bf16;
 }
@@ -178,6 +206,32 @@ impl ElementType for F16 {
 }
 impl ElementType for F32 {
     const ELEMENT: Element = Element::F32;
+}
+impl ElementType for E4m3 {
+    const ELEMENT: Element = Element::E4m3;
+}
+impl ElementType for E5m2 {
+    const ELEMENT: Element = Element::E5m2;
+}
+
+/// The types of both operands, as a type: an [`ElementType`] stands for a pair of itself.
+pub trait OperandTypes: 'static {
+    /// Type of A.
+    const A: Element;
+    /// Type of B.
+    const B: Element;
+}
+
+/// Operands of two types.
+pub struct Pair<A, B>(PhantomData<(A, B)>);
+
+impl<T: ElementType> OperandTypes for T {
+    const A: Element = T::ELEMENT;
+    const B: Element = T::ELEMENT;
+}
+impl<A: ElementType, B: ElementType> OperandTypes for Pair<A, B> {
+    const A: Element = A::ELEMENT;
+    const B: Element = B::ELEMENT;
 }
 
 /// How both operands lie, as a type.
@@ -208,25 +262,32 @@ impl OperandLayout for Tn {
     const B_MAJOR: Major = Major::Mn;
 }
 
-/// A configuration as a type: tile rows, tile columns, stages; operand layout, operand type, result type.
+/// A configuration as a type: tile rows, tile columns, stages; operand layout, operand types, result type.
 pub struct Tile<const M: u32, const N: u32, const STAGES: u32, L = Nt, I = Bf16, O = Bf16>(PhantomData<(L, I, O)>);
 
-impl<const M: u32, const N: u32, const S: u32, L: OperandLayout, I: ElementType, O: ElementType> TileConfig
+impl<const M: u32, const N: u32, const S: u32, L: OperandLayout, I: OperandTypes, O: ElementType> TileConfig
     for Tile<M, N, S, L, I, O>
 {
     const TILE_M: u32 = M;
     const TILE_N: u32 = N;
     const STAGES: u32 = S;
-    const IN: Element = I::ELEMENT;
+    const IN: Element = I::A;
+    const IN_B: Element = I::B;
     const OUT: Element = O::ELEMENT;
     const A_MAJOR: Major = L::A_MAJOR;
     const B_MAJOR: Major = L::B_MAJOR;
 }
 
-/// 128×256×64, three stages: the main configuration.
+/// 128×256×64, or ×128 on 8-bit operands, three stages: the main configuration.
 pub type Tile128x256<L = Nt, I = Bf16, O = Bf16> = Tile<128, 256, 3, L, I, O>;
 /// 64×128×64, eight stages, one consumer: for chunks of at most 64 rows, which memory bandwidth bounds.
 pub type Tile64x128<L = Nt, I = Bf16, O = Bf16> = Tile<64, 128, 8, L, I, O>;
+/// 128×128×128 on 8-bit operands, five stages: where sums that are promoted leave no registers for 128×256.
+pub type Tile128x128<L = Nt, I = E4m3, O = Bf16> = Tile<128, 128, 5, L, I, O>;
+/// 64×64×64, twelve stages, one consumer: for calls of at most 64 rows over all ranks, whose tiles hold every owner's rows.
+pub type Tile64x64<L = Nt, I = Bf16, O = Bf16> = Tile<64, 64, 12, L, I, O>;
+/// 128×64×64, six stages: for calls of at most 128 rows over all ranks, whose tiles hold every owner's rows.
+pub type Tile128x64<L = Nt, I = Bf16, O = Bf16> = Tile<128, 64, 6, L, I, O>;
 
 /// Registers a mover thread keeps (`setmaxnreg.dec`).
 pub const MOVER_REGISTERS: u32 = 88;

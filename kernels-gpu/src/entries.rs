@@ -2,7 +2,7 @@
 //! PTX against it; the host loads and launches from it.
 #![forbid(unsafe_code)]
 
-use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Launch};
+use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Launch, LinkArgs};
 // The rows name tiles, layouts and types of it.
 use crate::config::*;
 
@@ -17,17 +17,23 @@ pub enum Op {
     GemmEpilogue,
     /// The same of the sum over ranks, scattered.
     GemmReduceScatterEpilogue,
+    /// The same for few rows: tiles hold the rows of every owner.
+    FewRowsReduceScatter,
+    /// Copies and signals over a link; no operands, so that types and layouts of its entry mean nothing.
+    Link,
 }
 
 /// One compiled kernel, with what the host must know of its configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Name of the `.entry`: architecture, operand type, op, operand layout, result type, tile.
+    /// Name of the `.entry`: architecture, operand type (both where they differ), op, operand layout, result type, tile.
     pub name: &'static str,
     /// What it computes.
     pub op: Op,
-    /// Type of A and B.
+    /// Type of A.
     pub input: Element,
+    /// Type of B.
+    pub input_b: Element,
     /// Type of D.
     pub output: Element,
     /// How A and B lie in memory.
@@ -65,6 +71,7 @@ const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
         name,
         op,
         input: C::IN,
+        input_b: C::IN_B,
         output: C::OUT,
         majors: [C::A_MAJOR, C::B_MAJOR],
         threads: C::THREADS,
@@ -78,6 +85,13 @@ const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
         row_align: C::ROW_ALIGN,
     }
 }
+
+/// Threads of a CTA of the link kernel.
+pub const LINK_THREADS: u32 = 512;
+
+/// The link kernel, which is no [`Kernel`](crate::kernels::Kernel) with roles and so stands beside the table. Its shared memory
+/// is the plan of the smaller tile, whose barriers it takes for its buffers.
+pub const LINK: Entry = Entry { threads: LINK_THREADS, ..entry::<Tile64x128, LinkArgs>("sm90_link", Op::Link) };
 
 /// Calls `$with` with every compiled kernel: one block for each type of arguments, one row an entry. A row has the entry's
 /// name, the kernel (a type of [`crate::kernels`] and the [`Op`] of the same name) and the tile configuration. All that
@@ -103,6 +117,26 @@ macro_rules! for_each_entry {
                 sm90_bf16_gemm_nt_f32_64x128x64: Gemm, Tile64x128<Nt, Bf16, F32>;
                 sm90_f16_gemm_nt_f16_64x128x64: Gemm, Tile64x128<Nt, F16, F16>;
                 sm90_f16_gemm_nt_f32_64x128x64: Gemm, Tile64x128<Nt, F16, F32>;
+                sm90_bf16_gemm_nt_f16_128x256x64: Gemm, Tile128x256<Nt, Bf16, F16>;
+                sm90_f16_gemm_nt_bf16_128x256x64: Gemm, Tile128x256<Nt, F16, Bf16>;
+                sm90_bf16_gemm_nn_f16_128x256x64: Gemm, Tile128x256<Nn, Bf16, F16>;
+                sm90_f16_gemm_nn_bf16_128x256x64: Gemm, Tile128x256<Nn, F16, Bf16>;
+                sm90_bf16_gemm_tn_f16_128x256x64: Gemm, Tile128x256<Tn, Bf16, F16>;
+                sm90_f16_gemm_tn_bf16_128x256x64: Gemm, Tile128x256<Tn, F16, Bf16>;
+                sm90_bf16_gemm_nt_f16_64x128x64: Gemm, Tile64x128<Nt, Bf16, F16>;
+                sm90_f16_gemm_nt_bf16_64x128x64: Gemm, Tile64x128<Nt, F16, Bf16>;
+                sm90_e4m3_gemm_nt_bf16_128x256x128: Gemm, Tile128x256<Nt, E4m3, Bf16>;
+                sm90_e4m3_gemm_nt_f16_128x256x128: Gemm, Tile128x256<Nt, E4m3, F16>;
+                sm90_e4m3_gemm_nt_f32_128x256x128: Gemm, Tile128x256<Nt, E4m3, F32>;
+                sm90_e4m3_e5m2_gemm_nt_bf16_128x256x128: Gemm, Tile128x256<Nt, Pair<E4m3, E5m2>, Bf16>;
+                sm90_e4m3_e5m2_gemm_nt_f16_128x256x128: Gemm, Tile128x256<Nt, Pair<E4m3, E5m2>, F16>;
+                sm90_e4m3_e5m2_gemm_nt_f32_128x256x128: Gemm, Tile128x256<Nt, Pair<E4m3, E5m2>, F32>;
+                sm90_e4m3_gemm_nt_bf16_128x128x128: Gemm, Tile128x128<Nt, E4m3, Bf16>;
+                sm90_e4m3_gemm_nt_f16_128x128x128: Gemm, Tile128x128<Nt, E4m3, F16>;
+                sm90_e4m3_gemm_nt_f32_128x128x128: Gemm, Tile128x128<Nt, E4m3, F32>;
+                sm90_e4m3_e5m2_gemm_nt_bf16_128x128x128: Gemm, Tile128x128<Nt, Pair<E4m3, E5m2>, Bf16>;
+                sm90_e4m3_e5m2_gemm_nt_f16_128x128x128: Gemm, Tile128x128<Nt, Pair<E4m3, E5m2>, F16>;
+                sm90_e4m3_e5m2_gemm_nt_f32_128x128x128: Gemm, Tile128x128<Nt, Pair<E4m3, E5m2>, F32>;
             }
             GemmReduceScatterArgs {
                 sm90_bf16_gemm_reduce_scatter_nt_bf16_128x256x64: GemmReduceScatter, Tile128x256<Nt, Bf16, Bf16>;
@@ -121,6 +155,28 @@ macro_rules! for_each_entry {
                 sm90_bf16_gemm_reduce_scatter_nt_f32_64x128x64: GemmReduceScatter, Tile64x128<Nt, Bf16, F32>;
                 sm90_f16_gemm_reduce_scatter_nt_f16_64x128x64: GemmReduceScatter, Tile64x128<Nt, F16, F16>;
                 sm90_f16_gemm_reduce_scatter_nt_f32_64x128x64: GemmReduceScatter, Tile64x128<Nt, F16, F32>;
+                sm90_bf16_gemm_reduce_scatter_nt_f16_128x256x64: GemmReduceScatter, Tile128x256<Nt, Bf16, F16>;
+                sm90_f16_gemm_reduce_scatter_nt_bf16_128x256x64: GemmReduceScatter, Tile128x256<Nt, F16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_nn_f16_128x256x64: GemmReduceScatter, Tile128x256<Nn, Bf16, F16>;
+                sm90_f16_gemm_reduce_scatter_nn_bf16_128x256x64: GemmReduceScatter, Tile128x256<Nn, F16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_tn_f16_128x256x64: GemmReduceScatter, Tile128x256<Tn, Bf16, F16>;
+                sm90_f16_gemm_reduce_scatter_tn_bf16_128x256x64: GemmReduceScatter, Tile128x256<Tn, F16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_nt_f16_64x128x64: GemmReduceScatter, Tile64x128<Nt, Bf16, F16>;
+                sm90_f16_gemm_reduce_scatter_nt_bf16_64x128x64: GemmReduceScatter, Tile64x128<Nt, F16, Bf16>;
+                sm90_e4m3_gemm_reduce_scatter_nt_bf16_128x128x128: GemmReduceScatter, Tile128x128<Nt, E4m3, Bf16>;
+                sm90_e4m3_gemm_reduce_scatter_nt_f16_128x128x128: GemmReduceScatter, Tile128x128<Nt, E4m3, F16>;
+                sm90_e4m3_gemm_reduce_scatter_nt_f32_128x128x128: GemmReduceScatter, Tile128x128<Nt, E4m3, F32>;
+                sm90_e4m3_e5m2_gemm_reduce_scatter_nt_bf16_128x128x128: GemmReduceScatter, Tile128x128<Nt, Pair<E4m3, E5m2>, Bf16>;
+                sm90_e4m3_e5m2_gemm_reduce_scatter_nt_f16_128x128x128: GemmReduceScatter, Tile128x128<Nt, Pair<E4m3, E5m2>, F16>;
+                sm90_e4m3_e5m2_gemm_reduce_scatter_nt_f32_128x128x128: GemmReduceScatter, Tile128x128<Nt, Pair<E4m3, E5m2>, F32>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_nt_bf16_64x64x64: FewRowsReduceScatter, Tile64x64<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_nt_f32_64x64x64: FewRowsReduceScatter, Tile64x64<Nt, Bf16, F32>;
+                sm90_f16_gemm_few_rows_reduce_scatter_nt_f16_64x64x64: FewRowsReduceScatter, Tile64x64<Nt, F16, F16>;
+                sm90_f16_gemm_few_rows_reduce_scatter_nt_f32_64x64x64: FewRowsReduceScatter, Tile64x64<Nt, F16, F32>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_nt_bf16_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_nt_f32_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, Bf16, F32>;
+                sm90_f16_gemm_few_rows_reduce_scatter_nt_f16_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, F16, F16>;
+                sm90_f16_gemm_few_rows_reduce_scatter_nt_f32_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, F16, F32>;
             }
             GemmEpilogueArgs {
                 sm90_bf16_gemm_epilogue_nt_bf16_128x256x64: GemmEpilogue, Tile128x256<Nt, Bf16, Bf16>;
@@ -158,7 +214,7 @@ pub(crate) use for_each_entry;
 macro_rules! table {
     ($($args:ident { $($name:ident: $kernel:ident, $config:ty;)* })*) => {
         /// Every compiled kernel.
-        pub const ENTRIES: &[Entry] = &[$($(entry::<$config, $args>(stringify!($name), Op::$kernel),)*)*];
+        pub const ENTRIES: &[Entry] = &[$($(entry::<$config, $args>(stringify!($name), Op::$kernel),)*)* LINK];
     };
 }
 for_each_entry!(table);

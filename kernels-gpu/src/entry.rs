@@ -1,11 +1,14 @@
 //! The compiled kernels: who is which role, and in which order a CTA's life goes.
 
+mod link;
+
 use core::arch::{asm, global_asm};
 
 use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Launch, TensorMap};
 // The rows name tiles, layouts and types of it.
 use crate::config::*;
 use crate::entries::for_each_entry;
+use crate::kernels::few_rows_reduce_scatter::FewRowsReduceScatter;
 use crate::kernels::gemm::Gemm;
 use crate::kernels::gemm_epilogue::GemmEpilogue;
 use crate::kernels::gemm_reduce_scatter::GemmReduceScatter;
@@ -69,6 +72,20 @@ where
     }
 }
 
+/// The first parameter of entry `$name`, where it lies.
+macro_rules! parameter {
+    ($name:ident, $args:ty) => {{
+        let launch: *const Launch<$args>;
+        asm!(
+            concat!("mov.b64 {p}, ", stringify!($name), "_param_0; cvta.param.u64 {p}, {p};"),
+            p = out(reg64) launch,
+            options(nomem, nostack)
+        );
+        &*launch
+    }};
+}
+use parameter;
+
 /// Defines an entry. Its parameter is never touched from Rust, which would copy it to local memory; the kernel reads it
 /// through its address in parameter space.
 macro_rules! entry {
@@ -78,17 +95,7 @@ macro_rules! entry {
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $name(_launch: Launch<$args>) {
             // SAFETY: the first parameter of this entry is the launch struct.
-            unsafe {
-                run::<$kernel>(|| {
-                    let launch: *const Launch<$args>;
-                    asm!(
-                        concat!("mov.b64 {p}, ", stringify!($name), "_param_0; cvta.param.u64 {p}, {p};"),
-                        p = out(reg64) launch,
-                        options(nomem, nostack)
-                    );
-                    &*launch
-                })
-            }
+            unsafe { run::<$kernel>(|| parameter!($name, $args)) }
         }
     };
 }

@@ -114,7 +114,7 @@ fn occupancy(gpu: &Gpu) -> TestResult {
 fn tensor_maps(gpu: &Gpu) -> TestResult {
     let buffer = DeviceBuffer::new(gpu, 1 << 20).map_err(text)?;
     let mut seen = Vec::new();
-    for element in [Element::Bf16, Element::F16, Element::F32] {
+    for element in [Element::Bf16, Element::F16, Element::F32, Element::E4m3, Element::E5m2] {
         for (rows, cols) in [(1, 1), (1, 8), (127, 105), (128, 64), (1, 1 << 32), (1 << 32, 1)] {
             for box_rows in [1, 64, 256] {
                 let stride = (cols * u64::from(element.bytes())).next_multiple_of(16);

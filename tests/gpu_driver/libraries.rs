@@ -1,15 +1,17 @@
 //! cuBLASLt and NCCL, as the benchmarks use them.
 
 use half::{bf16, f16};
-use tilewire::driver::cublaslt::{self, CublasLt, GemmShape, Layout};
+use tilewire::driver::cublaslt::{self, CublasLt, Fp8, GemmShape, Layout};
 use tilewire::driver::nccl::{self, Communicators};
 use tilewire::driver::{DeviceBuffer, Gpu, Stream};
 use tilewire::kernels::config::Element;
+use tilewire::scalar::{F8E4M3, F8E5M2};
 
 use crate::common::{Case, Run, TestResult, expect_eq, text};
 
 pub const TESTS: &[Case] = &[
     Case { name: "cublaslt_multiplies_in_every_layout", run: Run::One(multiply), needs: has_cublaslt },
+    Case { name: "cublaslt_multiplies_8_bit_operands_with_scales", run: Run::One(multiply_fp8), needs: has_cublaslt },
     Case { name: "cublaslt_algorithms_can_be_compared", run: Run::One(fastest), needs: has_cublaslt },
     Case { name: "nccl_reduces_and_gathers_on_one_gpu", run: Run::One(alone), needs: has_nccl },
     Case { name: "nccl_reduces_and_gathers_on_two_gpus", run: Run::Several(2, collectives), needs: has_nccl },
@@ -59,6 +61,37 @@ fn multiply(gpu: &Gpu) -> TestResult {
             if let Some(at) = (0..found.len()).find(|at| found[*at] != expected[*at]) {
                 return Err(format!("{layout:?}, {input:?}: {} at {at}, expected {}", found[at], expected[at]));
             }
+        }
+    }
+    Ok(())
+}
+
+fn multiply_fp8(gpu: &Gpu) -> TestResult {
+    let (m, n, k) = (64, 128, 256);
+    let (lt, stream) = (CublasLt::new(gpu).map_err(text)?, Stream::new(gpu).map_err(text)?);
+    let (a, b) = (laid(m, k, |i, p| value(i, p, 1)), laid(n, k, |j, p| value(j, p, 4)));
+    let expected = laid(m, n, |i, j| 3.0 * (0..k).map(|p| a[i * k + p] * b[j * k + p]).sum::<f32>());
+    let codes_a: Vec<F8E4M3> = a.iter().map(|x| F8E4M3::from_f32(*x)).collect();
+    let scale = |factor: f32| DeviceBuffer::from_slice(gpu, &[factor]).map_err(text);
+    let (scale_a, scale_b) = (scale(0.5)?, scale(6.0)?);
+    let scales = [Some(scale_a.addr()), Some(scale_b.addr())];
+    for (of_b, fast_accumulation) in [(Element::E4m3, false), (Element::E4m3, true), (Element::E5m2, false)] {
+        let da = DeviceBuffer::from_slice(gpu, &codes_a).map_err(text)?;
+        let db = match of_b {
+            Element::E5m2 => DeviceBuffer::from_slice(gpu, &b.iter().map(|x| F8E5M2::from_f32(*x)).collect::<Vec<_>>()),
+            _ => DeviceBuffer::from_slice(gpu, &b.iter().map(|x| F8E4M3::from_f32(*x)).collect::<Vec<_>>()),
+        }
+        .map_err(text)?;
+        let d = DeviceBuffer::filled(gpu, m * n * 4, 0xFF).map_err(text)?;
+        let (input, output) = (Element::E4m3, Element::F32);
+        let shape = GemmShape { layout: Layout::Nt, m: m as u64, n: n as u64, k: k as u64, input, output };
+        let plan = lt.plan_fp8(&shape, &Fp8 { b: of_b, fast_accumulation, scales }).map_err(text)?;
+        // SAFETY: the buffers are as large as the shape says; `d`'s use is recorded, and it is read below.
+        unsafe { plan.run(&stream, da.addr(), db.addr(), d.addr()) }.map_err(text)?;
+        d.record_use(&stream).map_err(text)?;
+        let found = d.to_vec::<f32>().map_err(text)?;
+        if let Some(at) = (0..found.len()).find(|at| found[*at] != expected[*at]) {
+            return Err(format!("{of_b:?}, {fast_accumulation}: {} at {at}, expected {}", found[at], expected[at]));
         }
     }
     Ok(())

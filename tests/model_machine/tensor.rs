@@ -62,6 +62,15 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
         }
     }
 
+    fn promote(&self, acc: &mut Acc) {
+        assert!(acc.reading.is_empty(), "sums are promoted while the tensor cores still add to them");
+    }
+
+    fn scale(&self, acc: &mut Acc, factor: f32) {
+        assert!(acc.reading.is_empty(), "an accumulator is scaled while the tensor cores still add to it");
+        acc.sum = step(acc.sum, factor.to_bits());
+    }
+
     fn zero_panel(&self) -> u32 {
         0
     }

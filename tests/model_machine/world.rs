@@ -87,6 +87,7 @@ impl Problem {
             workspaces,
             d: self.d(rank),
             d_stride: D_STRIDE,
+            scales: [GlobalAddr(0); 2],
             watchdog: self.watchdog::<C>(rank),
         }
     }

@@ -18,6 +18,67 @@ pub mod raster {
     }
 }
 
+/// Tiles that hold every owner's rows.
+pub mod shared {
+    use tilewire::kernels::comm::route::chunk_of;
+    use tilewire::kernels::config::PANEL_ROWS;
+    use tilewire::kernels::schedule::shared::{Segment, SharedTile, SharedTiles};
+    use tilewire::kernels::shape::Rank;
+
+    /// Segments of all owners give each row, at its own place in the tile, to the rank that owns it, as the row of its chunk
+    /// that it is.
+    pub fn rows_go_to_their_owners(
+        t: &SharedTiles,
+        consumers: u32,
+        segment: impl Fn(Rank, u32) -> Segment,
+    ) -> Result<(), String> {
+        let mut given = vec![None; t.m as usize];
+        for owner in (0..t.world).map(Rank) {
+            for consumer in 0..consumers {
+                let Segment { first, rows, chunk_row } = segment(owner, consumer);
+                if first + rows > PANEL_ROWS {
+                    return Err(format!("{owner:?} has rows {first}..{} of half {consumer}", first + rows));
+                }
+                for i in 0..rows {
+                    let row = consumer * PANEL_ROWS + first + i;
+                    let place = given.get_mut(row as usize).ok_or(format!("{owner:?} has row {row} of {}", t.m))?;
+                    if let Some((before, _)) = place.replace((owner, chunk_row + i)) {
+                        return Err(format!("row {row} goes to {before:?} and {owner:?}"));
+                    }
+                }
+            }
+        }
+        for (row, place) in (0..).zip(given) {
+            let (owner, chunk_row) = place.ok_or(format!("row {row} goes to nobody"))?;
+            let chunk = chunk_of(t.m, t.world, owner);
+            if chunk_row >= chunk.rows || chunk.first_row + chunk_row != row {
+                return Err(format!("row {row} is row {chunk_row} of {owner:?}, who has {chunk:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// CTAs that take every `num_ctas`-th tile have every column once.
+    pub fn columns_are_covered(
+        t: &SharedTiles,
+        num_ctas: u32,
+        tile: impl Fn(u32) -> Option<SharedTile>,
+    ) -> Result<(), String> {
+        let mut times = vec![0; if t.m == 0 { 0 } else { t.n as usize }];
+        for cta in 0..num_ctas {
+            for tile in (0..).map_while(|i| tile(cta + i * num_ctas)) {
+                for col in tile.col..tile.col + tile.cols {
+                    *times.get_mut(col as usize).ok_or(format!("{tile:?} has column {col} of {}", t.n))? += 1;
+                }
+            }
+        }
+        match times.iter().position(|times| *times != 1) {
+            Some(col) => Err(format!("column {col} is computed {} times", times[col])),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Rank order and tiles together.
 pub mod coverage {
     use tilewire::kernels::comm::route::chunk_of;

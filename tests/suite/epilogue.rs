@@ -139,7 +139,7 @@ fn outcome<I: Scalar, O: Scalar>(
     let ((ar, ac), (br, bc)) = (layout.a_shape(m, k), layout.b_shape(n, k));
     let (a, b) = (uniform::<I>(ar, ac, 1), uniform::<I>(br, bc, 2));
     let (at, bt) = (Tensor::from_slice(world, 0, ar, ac, a.data())?, Tensor::from_slice(world, 0, br, bc, b.data())?);
-    let variant = Variant { layout, input: I::ELEMENT, output: O::ELEMENT };
+    let variant = Variant { layout, input: I::ELEMENT, input_b: I::ELEMENT, output: O::ELEMENT };
     let plan = Gemm::builder(world, 0).shape(m, n, k).variant(variant).with_epilogue().build()?;
     let addends = Addends::<O>::new(world, 0, form, (m, n))?;
     let mut d = addends.d(world, 0, form)?;
@@ -260,7 +260,7 @@ fn scattered<I: Scalar, O: Scalar>(world: &World, case: &Case, form: &Form) -> R
     let operands = Operands::<I>::new(world, case, uniform)?;
     let plan = GemmReduceScatter::builder(world)
         .shape(case.m, case.n, case.k)
-        .variant(Variant { layout: case.layout, input: I::ELEMENT, output: O::ELEMENT })
+        .variant(Variant { layout: case.layout, input: I::ELEMENT, input_b: I::ELEMENT, output: O::ELEMENT })
         .transport(case.transport)
         .placement(case.placement)
         .sm_margin(case.sm_margin)

@@ -3,6 +3,8 @@
 
 pub mod arguments;
 pub mod epilogue;
+pub mod few_rows;
+pub mod fp8;
 pub mod raw;
 
 use half::{bf16, f16};
@@ -102,7 +104,7 @@ pub fn uniform<I: Scalar>(rows: usize, cols: usize, seed: usize) -> Matrix<I> {
 pub fn plan<I: Scalar, O: Scalar>(world: &World, case: &Case) -> Result<GemmReduceScatter, Error> {
     GemmReduceScatter::builder(world)
         .shape(case.m, case.n, case.k)
-        .variant(Variant { layout: case.layout, input: I::ELEMENT, output: O::ELEMENT })
+        .variant(Variant::new(case.layout, I::ELEMENT, O::ELEMENT))
         .transport(case.transport)
         .placement(case.placement)
         .sm_margin(case.sm_margin)
@@ -256,6 +258,8 @@ pub fn every_variant(world: &World) -> TestResult {
                 fresh::<bf16, f32>(world, &case)?;
                 fresh::<f16, f16>(world, &case)?;
                 fresh::<f16, f32>(world, &case)?;
+                fresh::<bf16, f16>(world, &case)?;
+                fresh::<f16, bf16>(world, &case)?;
             }
         }
     }
@@ -352,6 +356,8 @@ pub fn gemm_of_every_variant(world: &World) -> TestResult {
             plain::<bf16, f32>(world, layout, m, n, k)?;
             plain::<f16, f16>(world, layout, m, n, k)?;
             plain::<f16, f32>(world, layout, m, n, k)?;
+            plain::<bf16, f16>(world, layout, m, n, k)?;
+            plain::<f16, bf16>(world, layout, m, n, k)?;
         }
     }
     Ok(())
@@ -361,7 +367,7 @@ fn plain<I: Scalar, O: Scalar>(world: &World, layout: Layout, m: usize, n: usize
     let go = || -> Result<(), Error> {
         let ((ar, ac), (br, bc)) = (layout.a_shape(m, k), layout.b_shape(n, k));
         let (a, b) = (uniform::<I>(ar, ac, 1), uniform::<I>(br, bc, 2));
-        let variant = Variant { layout, input: I::ELEMENT, output: O::ELEMENT };
+        let variant = Variant::new(layout, I::ELEMENT, O::ELEMENT);
         let plan = Gemm::builder(world, 0).shape(m, n, k).variant(variant).build()?;
         let (at, bt) =
             (Tensor::from_slice(world, 0, ar, ac, a.data())?, Tensor::from_slice(world, 0, br, bc, b.data())?);

@@ -38,6 +38,12 @@ const DEVIATIONS: f64 = 8.0;
 /// place, where rounding would give half.
 const TRUNCATION: f64 = 1.0 / 8_388_608.0;
 
+/// The same where products of 8-bit operands are summed: reported to keep 14 bits.
+const TRUNCATION_OF_8_BITS: f64 = 1.0 / 8192.0;
+
+/// Products of 8-bit operands that the tensor cores sum before the sum is added in f32: those of one stage.
+const PROMOTED_PRODUCTS: f64 = 128.0;
+
 /// Room for terms of second order, the rounding of a roundoff: the largest is twice bf16's 2⁻⁸.
 const SECOND_ORDER: f64 = 1.0 + 1.0 / 64.0;
 
@@ -67,9 +73,16 @@ impl GemmNumerics {
     /// The tolerance: one rounding of the result, relative; the partials' roundings and the accumulators' errors,
     /// absolute, as deviations of sums of `k_per_rank` · `world` products.
     pub fn tolerance(&self) -> Tolerance {
+        self.tolerance_of(Element::Bf16)
+    }
+
+    /// The same for operands of type `input`. Sums of 8-bit operands err by more: each stage's, by as much as a sum of
+    /// 14 bits may. Stages' errors are independent of each other, as ranks' are.
+    pub fn tolerance_of(&self, input: Element) -> Tolerance {
         let products = (self.k_per_rank * self.world) as f64;
         let additions = (self.k_per_rank + self.world) as f64;
-        let accumulation = 2.0 / 3.0 * additions * TRUNCATION;
+        let of_stages = if input.bytes() == 1 { PROMOTED_PRODUCTS * TRUNCATION_OF_8_BITS } else { 0.0 };
+        let accumulation = 2.0 / 3.0 * (additions * TRUNCATION + of_stages);
         // A world of one rounds its partial to the type of the result, which the relative term covers, unless the two
         // types differ. f32 partials are the accumulators themselves.
         let rounds_partials = self.partials != Element::F32 && (self.world > 1 || self.partials != self.out);
@@ -192,6 +205,9 @@ mod tests {
         assert_relative_eq!(scaled.tolerance().absolute, t.absolute / 4.0, max_relative = 1e-12);
         let exact_partials = GemmNumerics { partials: Element::F32, scale: 1.0, ..scaled };
         assert!(exact_partials.tolerance().absolute < t.absolute * 0.2);
+        let of_8_bits = exact_partials.tolerance_of(Element::E4m3).absolute;
+        let deviation = 28_672f64.sqrt() * 2.0 / 3.0 * (7172.0 / 8_388_608.0 + 128.0 / 8192.0);
+        assert_relative_eq!(of_8_bits, 65.0 / 64.0 * 8.0 * deviation, max_relative = 1e-12);
         let alone = Tolerance::for_gemm(28_672, 1, Element::Bf16);
         assert_relative_eq!(
             alone.absolute,

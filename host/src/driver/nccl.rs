@@ -262,6 +262,8 @@ fn data_type(element: Element) -> c_int {
         Element::Bf16 => ncclDataType_t::ncclBfloat16,
         Element::F16 => ncclDataType_t::ncclFloat16,
         Element::F32 => ncclDataType_t::ncclFloat32,
+        Element::E4m3 => ncclDataType_t::ncclFloat8e4m3,
+        Element::E5m2 => ncclDataType_t::ncclFloat8e5m2,
     };
     data_type as c_int
 }

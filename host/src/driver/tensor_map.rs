@@ -92,6 +92,8 @@ pub fn encode(gpu: &Gpu, matrix: &Matrix<'_>) -> Result<TensorMap> {
         Element::Bf16 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
         Element::F16 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
         Element::F32 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        // The copy engine knows no 8-bit floats; to it they are bytes.
+        Element::E4m3 | Element::E5m2 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
     };
     // Innermost dimension first. Strides leave that one out.
     let extents = [matrix.cols, matrix.rows];
@@ -156,7 +158,7 @@ mod tests {
     #[test]
     fn obeying_the_stride_message_makes_the_matrix_acceptable() {
         // Columns from the field: K and N of 1, 7, 8, 9, 105, 107, with rows one after the other or one element apart.
-        for element in [Element::Bf16, Element::F16, Element::F32] {
+        for element in [Element::Bf16, Element::F16, Element::F32, Element::E4m3, Element::E5m2] {
             for cols in [1, 7, 8, 9, 105, 107] {
                 for gap in [0, 1, 8] {
                     let stride = (cols + gap) * u64::from(element.bytes());

@@ -17,11 +17,13 @@ use crate::kernels::finish::{Arithmetic, Finish};
 use crate::kernels::machine::{Epilogue, WarpgroupMma};
 use crate::kernels::shape::{GlobalAddr, SmemAddr};
 
-/// A 64 × `TILE_N` accumulator in f32.
+/// A 64 × `TILE_N` accumulator in f32, with the latest stage's product beside it where such are promoted.
 pub struct Accumulator(Rc<RefCell<Values>>);
 
 struct Values {
     values: Vec<f32>,
+    /// Where products are promoted: the latest, not yet added to `values`.
+    product: Option<Vec<f32>>,
     cols: usize,
     /// Groups issued into it and not yet waited for.
     pending: u32,
@@ -36,13 +38,17 @@ pub(super) struct MmaGroup {
     number: u32,
     acc: Rc<RefCell<Values>>,
     a: SmemAddr,
+    /// Rows of A that exist.
+    a_rows: u32,
     b: SmemAddr,
     b_bytes: u32,
     /// Boxes of B side by side along N, where N is contiguous.
     b_boxes: u32,
     majors: [Major; 2],
-    element: Element,
+    elements: [Element; 2],
     accumulate: bool,
+    /// Whether the product is to be promoted.
+    promotes: bool,
 }
 
 impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
@@ -51,21 +57,32 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
 
     fn zero_acc(&self) -> Accumulator {
         let cols = C::TILE_N as usize;
-        Accumulator(Rc::new(RefCell::new(Values { values: vec![0.0; PANEL_ROWS as usize * cols], cols, pending: 0 })))
+        Accumulator(Rc::new(RefCell::new(Values {
+            values: vec![0.0; PANEL_ROWS as usize * cols],
+            product: None,
+            cols,
+            pending: 0,
+        })))
     }
 
     fn issue_mma(&self, acc: &mut Accumulator, a: SmemAddr, b: SmemAddr, accumulate: bool) {
+        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, a, PANEL_ROWS, b, accumulate);
+    }
+
+    fn issue_mma_of_rows(&self, acc: &mut Accumulator, a: SmemAddr, a_rows: u32, b: SmemAddr, accumulate: bool) {
         self.op(|w, me| {
             let group = MmaGroup {
                 number: 0,
                 acc: acc.0.clone(),
                 a,
+                a_rows,
                 b,
                 b_bytes: C::B_BOX.total_bytes(),
                 b_boxes: C::B_BOX.count,
                 majors: [C::A_MAJOR, C::B_MAJOR],
-                element: C::IN,
+                elements: [C::IN, C::IN_B],
                 accumulate,
+                promotes: C::PROMOTES,
             };
             w.issue_mma(me, group)
         });
@@ -77,6 +94,27 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
             w.finish_mma(me, PENDING as usize);
             Ok(())
         });
+    }
+
+    fn promote(&self, acc: &mut Accumulator) {
+        let mut acc = acc.0.borrow_mut();
+        let Values { values, product, pending, .. } = &mut *acc;
+        match product.take() {
+            Some(product) if *pending == 0 => values.iter_mut().zip(&product).for_each(|(v, p)| *v += p),
+            _ => {
+                let detail = format!("promotes a product of an accumulator with {pending} wgmma groups running");
+                self.op_in_turn(|_, _| Err(Failure::new(Violation::AccumulatorInFlight, detail)))
+            }
+        }
+    }
+
+    fn scale(&self, acc: &mut Accumulator, factor: f32) {
+        let mut acc = acc.0.borrow_mut();
+        if acc.pending > 0 {
+            let detail = format!("scales an accumulator with {} wgmma groups running", acc.pending);
+            return self.op_in_turn(|_, _| Err(Failure::new(Violation::AccumulatorInFlight, detail)));
+        }
+        acc.values.iter_mut().for_each(|v| *v *= factor);
     }
 
     fn zero_panel(&self) -> Panel {
@@ -203,6 +241,13 @@ impl World {
         self.must_be_warpgroup(me, "issue_mma")?;
         let cta = self.agents[me].cta;
         let a_range = self.smem_range(cta, group.a, PANEL_BYTES, SMEM_ALIGN)?;
+        if group.promotes {
+            let acc = group.acc.borrow();
+            if acc.pending > 0 || acc.product.is_some() {
+                let detail = "issues wgmmas over a product that was not yet promoted".to_string();
+                return Err(Failure::new(Violation::AccumulatorInFlight, detail));
+            }
+        }
         let b_range = self.smem_range(cta, group.b, group.b_bytes, SMEM_ALIGN)?;
         let state = &mut self.agents[me];
         state.mma_issued += 1;
@@ -210,7 +255,12 @@ impl World {
         // The group reads its operands at any time until it is waited for.
         let lane = state.lane(AgentLane::Mma);
         let mark = Mark { lane, clock: group.number, agent: me as u32, issued: state.now };
-        self.smem_read(cta, a_range, mark, false)?;
+        // A box with fewer rows has brought no others: their sums are unspecified.
+        let a_end = match group.majors[0] {
+            Major::K => a_range.start + u64::from(group.a_rows.min(PANEL_ROWS) * ROW_BYTES),
+            Major::Mn => a_range.end,
+        };
+        self.smem_read(cta, a_range.start..a_end, mark, false)?;
         self.smem_read(cta, b_range, mark, false)?;
         self.record(me, EventKind::MmaIssued { number: group.number, a: group.a.0, b: group.b.0 });
         group.acc.borrow_mut().pending += 1;
@@ -232,22 +282,29 @@ impl World {
         let smem = &self.ctas[self.agents[me].cta].smem;
         let tile = |at: SmemAddr, bytes: u32| &smem[at.0 as usize..(at.0 + bytes) as usize];
         let [a, b] = &mut self.scratch;
-        decode_tile(tile(group.a, PANEL_BYTES), group.element, a);
+        let [a_element, b_element] = group.elements;
+        decode_tile(tile(group.a, PANEL_BYTES), a_element, a);
         if group.majors[0] == Major::Mn {
             transpose(a, PANEL_ROWS as usize);
         }
         let b_tile = tile(group.b, group.b_bytes);
         match group.majors[1] {
-            Major::K => decode_tile_transposed(b_tile, group.element, b),
-            Major::Mn => decode_boxes(b_tile, group.b_boxes as usize, group.element, b),
+            Major::K => decode_tile_transposed(b_tile, b_element, b),
+            Major::Mn => decode_boxes(b_tile, group.b_boxes as usize, b_element, b),
         }
         let mut acc = group.acc.borrow_mut();
         acc.pending -= 1;
-        if !group.accumulate {
-            acc.values.fill(0.0);
-        }
         let cols = acc.cols;
-        multiply(&mut acc.values, a, b, cols);
+        if group.promotes {
+            let mut product = vec![0.0; acc.values.len()];
+            multiply(&mut product, a, b, cols);
+            acc.product = Some(product);
+        } else {
+            if !group.accumulate {
+                acc.values.fill(0.0);
+            }
+            multiply(&mut acc.values, a, b, cols);
+        }
         self.stats.wgmma_groups += 1;
     }
 

@@ -62,7 +62,9 @@ impl World {
         for slot in 0..job.slots {
             let src = GlobalAddr(job.slot.0 + u64::from(slot) * job.slot_stride + off);
             let bytes = u64::from(job.rows * ROW_BYTES);
-            self.global_read(src, bytes, mark, Proxy::Generic)?;
+            // Rows that are skipped may never have been sent.
+            let skipped = u64::from(job.skip.min(job.rows) * ROW_BYTES);
+            self.global_read(src.plus(skipped), bytes - skipped, mark, Proxy::Generic)?;
             // Rows that do not exist are not in the slot, but the swizzle wants a whole panel.
             let mut panel = self.memory.bytes(src, bytes)?.to_vec();
             panel.resize(PANEL_BYTES as usize, 0);

@@ -1,5 +1,6 @@
 //! Arithmetic of the tensor cores and of panels: decoding, multiplication, rounding.
 
+use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 
 use super::tensor_map::{swizzle_row_in, swizzled_row};
@@ -18,6 +19,8 @@ pub(super) fn decode(bytes: &[u8], element: Element, out: &mut [f32]) {
                 *v = f16::from_le_bytes([b[0], b[1]]).to_f32();
             }
         }
+        Element::E4m3 => out.iter_mut().zip(bytes).for_each(|(v, b)| *v = F8E4M3::from_bits(*b).to_f32()),
+        Element::E5m2 => out.iter_mut().zip(bytes).for_each(|(v, b)| *v = F8E5M2::from_bits(*b).to_f32()),
         Element::F32 => {
             for (v, b) in out.iter_mut().zip(bytes.chunks_exact(4)) {
                 *v = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
@@ -32,6 +35,8 @@ pub(super) fn encode(values: &[f32], element: Element, out: &mut Vec<u8>) {
         Element::Bf16 => values.iter().for_each(|v| out.extend(bf16::from_f32(*v).to_le_bytes())),
         Element::F16 => values.iter().for_each(|v| out.extend(f16::from_f32(*v).to_le_bytes())),
         Element::F32 => values.iter().for_each(|v| out.extend(v.to_le_bytes())),
+        Element::E4m3 => out.extend(values.iter().map(|v| F8E4M3::from_f32(*v).to_bits())),
+        Element::E5m2 => out.extend(values.iter().map(|v| F8E5M2::from_f32(*v).to_bits())),
     }
 }
 
@@ -41,6 +46,8 @@ pub(super) fn round(value: f32, element: Element) -> f32 {
         Element::Bf16 => bf16::from_f32(value).to_f32(),
         Element::F16 => f16::from_f32(value).to_f32(),
         Element::F32 => value,
+        Element::E4m3 => F8E4M3::from_f32(value).to_f32(),
+        Element::E5m2 => F8E5M2::from_f32(value).to_f32(),
     }
 }
 
@@ -133,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_panel_comes_back_rounded() {
-        for element in [Element::Bf16, Element::F16, Element::F32] {
+        for element in [Element::Bf16, Element::F16, Element::F32, Element::E4m3, Element::E5m2] {
             let cols = ROW_BYTES / element.bytes();
             let values: Vec<f32> = (0..64 * cols).map(|i| i as f32 * 0.37 - 300.0).collect();
             let mut tile = vec![0; 64 * ROW_BYTES as usize];

@@ -5,7 +5,7 @@ use super::trace::EventKind;
 use super::violation::Failure;
 use super::world::{Look, Status, World};
 use crate::kernels::abi::{FaultRecord, Wait, Watchdog};
-use crate::kernels::machine::{Aborted, Watch};
+use crate::kernels::machine::{Aborted, Stopwatch, Watch};
 use crate::kernels::shape::GlobalAddr;
 
 /// When a wait began.
@@ -26,6 +26,17 @@ impl Watch for Agent<'_> {
         self.yielder.suspend(());
         self.world.borrow_mut().end_wait(self.idx);
         self.give_up(patience, &wait)
+    }
+}
+
+impl Stopwatch for Agent<'_> {
+    /// Steps of the whole machine.
+    fn ticks(&self) -> u32 {
+        self.world.borrow().step as u32
+    }
+
+    fn nanoseconds(&self) -> u32 {
+        self.world.borrow().now_ns as u32
     }
 }
 

@@ -3,6 +3,7 @@
 //! Only ratios of one run are ever stored or compared. A time belongs to the clocks, the temperature and the neighbours of
 //! its minute; two candidates that take turns share all of that. `docs/measuring.md` tells the whole method.
 
+pub mod link;
 mod record;
 mod rotation;
 mod statistics;

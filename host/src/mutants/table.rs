@@ -23,13 +23,16 @@ const STORES: Scenario = PAIR.over(Transport::PushStores, Placement::Epilogue, 1
 /// Partials are added by a partition, CTA 1.
 const PARTITION: Scenario = Scenario::reduce_scatter(2, 160, 136, 64).over(Transport::Push, Placement::Partition, 2, 1);
 /// The same, few columns, in chunks of few rows.
-const CLIPPED: Scenario = Scenario::reduce_scatter(2, 120, 72, 64).over(Transport::Push, Placement::Partition, 2, 1);
+const CLIPPED: Scenario = Scenario::reduce_scatter(3, 190, 72, 64).over(Transport::Push, Placement::Partition, 2, 1);
 /// Tiles are carried by a partition, CTA 1: four loads into three stages.
 const STAGED: Scenario = Scenario::reduce_scatter(3, 384, 256, 64).over(Transport::Staged, Placement::Epilogue, 2, 1);
 /// Three calls: the third waits for the credits of the first.
 const THREE: Scenario = Scenario::reduce_scatter(2, 160, 72, 64).calls(3);
-/// Only rank 0 owns a row, so that rank 1 can run ahead of it.
-const AHEAD: Scenario = Scenario::reduce_scatter(2, 1, 72, 64).calls(3).delayed(0, Delay::Seldom(256));
+/// Only rank 0 owns a row, so that rank 1 can run ahead of it: so little that rank 0 reads some slots before they are written
+/// again.
+const AHEAD: Scenario = Scenario::reduce_scatter(2, 1, 320, 64).calls(3).delayed(0, Delay::Seldom(768));
+/// Tiles that hold the rows of both ranks; rank 1's begin at row 3.
+const FEW: Scenario = Scenario::reduce_scatter(2, 6, 72, 64);
 
 const fn mutant(plant: Plant, scenario: Scenario, expected: &'static [V], why: &'static str) -> Mutant {
     Mutant { plant, scenario, expected, why }
@@ -191,6 +194,20 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::UnclippedStore).on_cta(1), CLIPPED, &[V::OutOfBounds], ONCE),
     mutant(first(Fault::EarlySignal), PARTITION, &[V::SignalBeforeData], ONCE),
     mutant(at(Fault::MissingProxyFence, 1), PARTITION, &[V::MissingProxyFence], ONCE),
+    // Few rows: tiles that hold the rows of both ranks.
+    mutant(first(Fault::ExpectTxLong), FEW, &[V::Deadlock], ONCE),
+    mutant(first(Fault::EarlySignal), FEW, &[V::SignalBeforeData], ONCE),
+    mutant(at(Fault::MissingProxyFence, 1), FEW, &[V::MissingProxyFence], ONCE),
+    mutant(first(Fault::LostSignal), FEW, &[V::Deadlock], ONCE),
+    mutant(first(Fault::WrongSlot), FEW, &[V::OutOfBounds], ONCE),
+    mutant(first(Fault::DroppedStore), FEW, &[V::ReadOfUnwrittenGlobal], ONCE),
+    mutant(at(Fault::UnclippedStore, 1), FEW, &[V::OutOfBounds], ONCE),
+    mutant(
+        first(Fault::SkippedReduceWait),
+        FEW,
+        &[V::ReadOfUnwrittenGlobal, V::Race],
+        "the slot's copy has been issued or not",
+    ),
     // Credits and epochs.
     mutant(Plant::new(Fault::SkippedCreditWait).on_rank(1), AHEAD, &[V::SlotOverwrittenBeforeCredit], ONCE),
     mutant(Plant::new(Fault::SkippedCredit).on_rank(0), THREE, &[V::Deadlock], ONCE),

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmArgs, GemmEpilogueArgs, Operand, Watchdog};
 use crate::kernels::entries::{Entry, Op};
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
-use crate::plan::{RankLaunch, Variant, check};
+use crate::plan::{RankLaunch, Scales, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
 /// Builds a [`Gemm`].
@@ -21,6 +21,7 @@ pub struct GemmBuilder<'w> {
     max_m: usize,
     n: usize,
     k: usize,
+    tile: Option<[u32; 2]>,
     sm_margin: u32,
     raster_group: u32,
     deadline: Duration,
@@ -68,6 +69,12 @@ impl GemmBuilder<'_> {
         self
     }
 
+    /// Rows and columns of the tile, where several were compiled for the variant; a good one is chosen unless told otherwise.
+    pub fn tile(mut self, tile: [u32; 2]) -> Self {
+        self.tile = Some(tile);
+        self
+    }
+
     /// SMs left free for other work.
     pub fn sm_margin(mut self, sm_margin: u32) -> Self {
         self.sm_margin = sm_margin;
@@ -100,7 +107,7 @@ impl GemmBuilder<'_> {
         check::raster_group(self.raster_group)?;
         let (max_m, n, k) =
             (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
-        let entry = self.variant.entry(Op::Gemm)?;
+        let entry = self.variant.entry_with(Op::Gemm, self.tile)?;
         check::tile_count(max_m, n, entry.tile_extent())?;
         world.load(entry)?;
         let epilogue = if self.has_epilogue { Some(self.variant.entry(Op::GemmEpilogue)?) } else { None };
@@ -138,6 +145,7 @@ impl Gemm {
             max_m: 0,
             n: 0,
             k: 0,
+            tile: None,
             sm_margin: 0,
             raster_group: DEFAULT_RASTER_GROUP,
             deadline: DEFAULT_DEADLINE,
@@ -150,12 +158,22 @@ impl Gemm {
     /// # Errors
     /// [`Error::Argument`] before anything is launched; [`Error::Fault`] if a wait passed its deadline.
     pub fn run(&self, m: usize, a: &Tensor, b: &Tensor, d: &mut Tensor) -> Result<()> {
-        let (n, k, Variant { layout, input, output }) = (self.n as usize, self.k as usize, self.variant);
+        self.run_scaled(m, a, b, d, TensorScales::default())
+    }
+
+    /// The same with scales of 8-bit operands, by which D is multiplied before it is rounded: each a 1 × 1 tensor of f32 on
+    /// this rank, or none, which stands for 1.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; [`Error::Argument`] for scales of 16-bit operands, and for tensors of another shape, type or rank.
+    pub fn run_scaled(&self, m: usize, a: &Tensor, b: &Tensor, d: &mut Tensor, scales: TensorScales<'_>) -> Result<()> {
+        let (n, k, Variant { layout, input, input_b, output }) = (self.n as usize, self.k as usize, self.variant);
         a.expect("a", self.rank, layout.a_shape(m, k), input)?;
-        b.expect("b", self.rank, layout.b_shape(n, k), input)?;
+        b.expect("b", self.rank, layout.b_shape(n, k), input_b)?;
         d.expect("d", self.rank, (m, n), output)?;
+        let scales = scales.on(self.rank)?;
         // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
-        unsafe { self.launch(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, None)? };
+        unsafe { self.launch_scaled(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, scales, None)? };
         self.finish()
     }
 
@@ -171,9 +189,9 @@ impl Gemm {
         d: &mut Tensor,
         epilogue: &TensorEpilogue<'_>,
     ) -> Result<()> {
-        let (n, k, Variant { layout, input, output }) = (self.n as usize, self.k as usize, self.variant);
+        let (n, k, Variant { layout, input, input_b, output }) = (self.n as usize, self.k as usize, self.variant);
         a.expect("a", self.rank, layout.a_shape(m, k), input)?;
-        b.expect("b", self.rank, layout.b_shape(n, k), input)?;
+        b.expect("b", self.rank, layout.b_shape(n, k), input_b)?;
         d.expect("d", self.rank, (m, n), output)?;
         let epilogue = epilogue.raw(self.rank, (m, n), output)?;
         // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
@@ -218,7 +236,27 @@ impl Gemm {
     /// The matrices lie in memory of this rank with the shapes of the plan, A and B readable and D writable until the call
     /// has ended on the stream.
     pub unsafe fn launch(&self, m: usize, given: &RankMatrices, stream: Option<RawStream>) -> Result<()> {
-        let launch = self.prepare(m, given)?;
+        // SAFETY: the caller's.
+        unsafe { self.launch_scaled(m, given, Scales::NONE, stream) }
+    }
+
+    /// The same with scales of 8-bit operands, by which D is multiplied before it is rounded. They are read by the call, on its
+    /// stream.
+    ///
+    /// # Errors
+    /// As [`Self::launch`]; [`Error::Argument`] for scales of 16-bit operands, or an address that is null or not a multiple
+    /// of 4 bytes.
+    ///
+    /// # Safety
+    /// As [`Self::launch`]; the scales, four bytes each, can be read until the call has ended.
+    pub unsafe fn launch_scaled(
+        &self,
+        m: usize,
+        given: &RankMatrices,
+        scales: Scales,
+        stream: Option<RawStream>,
+    ) -> Result<()> {
+        let launch = self.prepare(m, given, scales)?;
         // SAFETY: the caller's.
         unsafe { self.world.launch([&launch], stream.as_ref().map(std::slice::from_ref)) }
     }
@@ -241,7 +279,7 @@ impl Gemm {
         stream: Option<RawStream>,
     ) -> Result<()> {
         let entry = self.epilogue.ok_or_else(not_planned)?;
-        let RankLaunch { rank, mut maps, args, num_ctas, .. } = self.prepare(m, given)?;
+        let RankLaunch { rank, mut maps, args, num_ctas, .. } = self.prepare(m, given, Scales::NONE)?;
         let (epilogue, map) = epilogue.resolve(Result2d { rank, d: given.d, map: maps[Operand::D as usize] })?;
         maps[Operand::C as usize] = map;
         let launch = RankLaunch { rank, entry, maps, args: GemmEpilogueArgs { gemm: args, epilogue }, num_ctas };
@@ -249,7 +287,7 @@ impl Gemm {
         unsafe { self.world.launch([&launch], stream.as_ref().map(std::slice::from_ref)) }
     }
 
-    fn prepare(&self, m: usize, given: &RankMatrices) -> Result<RankLaunch<GemmArgs>> {
+    fn prepare(&self, m: usize, given: &RankMatrices, scales: Scales) -> Result<RankLaunch<GemmArgs>> {
         if m > self.max_m as usize {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", self.max_m)));
         }
@@ -267,7 +305,8 @@ impl Gemm {
             world: 1,
             peer_aborts,
         };
-        let args = GemmArgs { m, n, k, raster_group: self.raster_group, watchdog };
+        let args =
+            GemmArgs { m, n, k, raster_group: self.raster_group, scales: scales.check(self.variant, rank)?, watchdog };
         let num_ctas = self.world.ctas(rank) - self.sm_margin;
         Ok(RankLaunch { rank, entry: self.entry, maps, args, num_ctas })
     }

@@ -1,27 +1,22 @@
 //! GEMM + ReduceScatter: rank r holds A_r and B_r, K sharded over the ranks; rank d ends with its rows of the M×N sum
 //! `Σ_r A_r · B_r`. [`Layout`](crate::Layout) says how A and B lie: `nt`, the default, is M×K times (N×K)ᵀ.
 
-use std::cmp::{max, min};
 use std::time::Duration;
 
+use super::kernels::Kernels;
 use super::pacing;
 use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmReduceScatterArgs, MAPS, Placement, Transport, Watchdog};
 use crate::kernels::comm::route::chunk_of;
 use crate::kernels::comm::workspace::Workspace;
 use crate::kernels::entries::{Entry, Op};
-use crate::kernels::schedule::chunked::max_chunk_tiles;
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD, Rank};
 use crate::plan::operand::{MapSpec, MatrixArg, MatrixRole};
-use crate::plan::variant::SMALL_TILE;
-use crate::plan::{RankLaunch, Variant, check};
+use crate::plan::{RankLaunch, Scales, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
 /// What an op does when its waits take longer than this, unless told otherwise.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
-
-/// Rows a rank up to which the 64-row tile is used.
-const SMALL_ROWS: u32 = 64;
 
 /// Rows of tiles that CTAs walk together, unless told otherwise.
 pub const DEFAULT_RASTER_GROUP: u32 = 16;
@@ -71,11 +66,7 @@ pub struct GemmReduceScatter {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) variant: Variant,
-    entry: &'static Entry,
-    /// For calls with few rows a rank.
-    small: Option<&'static Entry>,
-    /// The kernel with an epilogue, where the plan has one.
-    pub(super) epilogue: Option<&'static Entry>,
+    pub(super) kernels: Kernels,
     max_m: u32,
     pub(super) n: u32,
     k: u32,
@@ -187,23 +178,12 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         }
         check::raster_group(self.raster_group)?;
         let world = self.world.clone();
-        let entry = self.variant.entry(Op::GemmReduceScatter)?;
-        let epilogue = if self.has_epilogue { Some(self.variant.entry(Op::GemmReduceScatterEpilogue)?) } else { None };
-        let small = self.variant.entry_of(Op::GemmReduceScatter, SMALL_TILE);
-        check::tile_count(max_m + entry.row_align - 1, n, entry.tile_extent())?;
-        // Both tiles share signals and slots: room for the larger number of tiles, and for the larger slots.
-        let tiles =
-            |entry: &Entry, max_m| max_chunk_tiles(max_m, n, world_size as u32, entry.tile_extent(), entry.row_align);
-        let small_tiles = small.map_or(0, |s| tiles(s, min(max_m, SMALL_ROWS * world_size as u32)));
-        let slot_tiles = max(tiles(entry, max_m), small_tiles);
-        let slots_bytes = |entry: &Entry| world_size as u64 * u64::from(slot_tiles) * u64::from(entry.slot_tile_bytes);
-        let parity_stride = max(slots_bytes(entry), small.map_or(0, slots_bytes));
+        let kernels = Kernels::of(self.variant, self.transport, world_size as u32, max_m, self.has_epilogue)?;
+        let (slot_tiles, parity_stride) = kernels.slots(n, world_size as u32)?;
         let deadline_ns = check::deadline_ns(self.deadline);
         let options = Options {
             variant: self.variant,
-            entry,
-            small,
-            epilogue,
+            kernels,
             max_m,
             n,
             k,
@@ -216,10 +196,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             slot_tiles,
             parity_stride,
         };
-        world.load(entry)?;
-        for other in [small, epilogue].into_iter().flatten() {
-            world.load(other)?;
-        }
+        kernels.used().try_for_each(|used| world.load(used.entry))?;
         let bytes = layout(&options, world_size, GlobalAddr(0)).bytes(self.transport);
         let workspace = world.symmetric(bytes)?;
         let records = world.fault_records()?;
@@ -234,7 +211,7 @@ fn layout(options: &Options, world: usize, base: GlobalAddr) -> Workspace {
         base,
         world: world as u32,
         slot_tiles: options.slot_tiles,
-        tile_bytes: options.entry.slot_tile_bytes,
+        tile_bytes: options.kernels.for_rows(options.max_m).slot_tile_bytes,
         parity_stride: options.parity_stride,
     }
 }
@@ -252,10 +229,16 @@ pub(crate) fn maps(
     let (m, n) = if m == 0 || n == 0 { (0, 0) } else { (m, n) };
     let (a_shape, b_shape) =
         (variant.layout.a_shape(m as usize, k as usize), variant.layout.b_shape(n as usize, k as usize));
+    let d_map = d.describe(role("D"), (d_rows as usize, n as usize), variant.output, entry.boxes[2])?;
+    // With few rows, the kernel cuts A's box in the same way, and stores no box of D.
+    let (a_box, d_map) = match entry.op {
+        Op::FewRowsReduceScatter => (entry.boxes[0].cut_to(m), None),
+        _ => (entry.boxes[0], d_map),
+    };
     Ok([
-        a.describe(role("A"), a_shape, variant.input, entry.boxes[0])?,
-        b.describe(role("B"), b_shape, variant.input, entry.boxes[1])?,
-        d.describe(role("D"), (d_rows as usize, n as usize), variant.output, entry.boxes[2])?,
+        a.describe(role("A"), a_shape, variant.input, a_box)?,
+        b.describe(role("B"), b_shape, variant.input_b, entry.boxes[1])?,
+        d_map,
         None,
     ])
 }
@@ -281,7 +264,8 @@ impl GemmReduceScatter {
         layout(&self.options, self.world.size(), GlobalAddr(0)).bytes(self.options.transport)
     }
 
-    /// Where the words of the protocol and the slots of `rank` lie, for tools and tests that look at them or spoil them.
+    /// Where the words of the protocol and the slots of `rank` lie, for tools and tests that look at them or spoil them. Tiles lie
+    /// in slots as in calls of the most rows.
     ///
     /// # Panics
     /// The world has no such rank.
@@ -297,10 +281,27 @@ impl GemmReduceScatter {
     /// [`Error::Argument`] or [`Error::RanksDisagree`] before anything is launched; [`Error::Fault`] if a wait passed its
     /// deadline: then every rank has left the call, and [`Self::recover`] makes the plan usable again.
     pub fn run(&self, m: usize, a: &[Tensor], b: &[Tensor], d: &mut [Tensor]) -> Result<()> {
+        self.run_scaled(m, a, b, d, &[])
+    }
+
+    /// The same with scales of 8-bit operands: of A_r and B_r in `scales[r]`, each a 1 × 1 tensor of f32 on rank r or none,
+    /// which stands for 1; an empty slice is no scales at all. A partial is multiplied by its rank's scales, then rounded.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; [`Error::Argument`] for scales of 16-bit operands, and for tensors of another shape, type or rank.
+    pub fn run_scaled(
+        &self,
+        m: usize,
+        a: &[Tensor],
+        b: &[Tensor],
+        d: &mut [Tensor],
+        scales: &[TensorScales<'_>],
+    ) -> Result<()> {
         let matrices = self.matrices(m, a, b, d)?;
+        let scales = TensorScales::all(scales, self.world.size())?;
         // SAFETY: the tensors are alive and of the right shape, the call ends before their borrow does, and `d` is borrowed
         // exclusively.
-        unsafe { self.launch(m, &matrices, None)? };
+        unsafe { self.launch_scaled(m, &matrices, &scales, None)? };
         self.finish()
     }
 
@@ -308,23 +309,17 @@ impl GemmReduceScatter {
     pub(super) fn matrices(&self, m: usize, a: &[Tensor], b: &[Tensor], d: &[Tensor]) -> Result<Vec<RankMatrices>> {
         let world = self.world.size();
         for (name, given) in [("a", a.len()), ("b", b.len()), ("d", d.len())] {
-            if given != world {
-                return Err(Error::argument(
-                    format!("number of tensors in {name}"),
-                    given,
-                    format!("there is one for each of {world} ranks"),
-                ));
-            }
+            check::one_for_each_rank(&format!("tensors in {name}"), given, world)?;
         }
-        let Variant { layout, input, output } = self.options.variant;
+        let Variant { layout, input, input_b, output } = self.options.variant;
         check::agreed("rows of A", a.iter().map(Tensor::rows))?;
         check::agreed("columns of A", a.iter().map(Tensor::cols))?;
-        check::agreed("element type", a.iter().chain(b).map(|t| t.element().name()))?;
+        check::agreed("element type", a.iter().map(|t| t.element().name()))?;
         let (n, k) = (self.options.n as usize, self.options.k as usize);
         let mut matrices = Vec::with_capacity(world);
         for rank in 0..world {
             a[rank].expect(&format!("a[{rank}]"), rank, layout.a_shape(m, k), input)?;
-            b[rank].expect(&format!("b[{rank}]"), rank, layout.b_shape(n, k), input)?;
+            b[rank].expect(&format!("b[{rank}]"), rank, layout.b_shape(n, k), input_b)?;
             d[rank].expect(&format!("d[{rank}]"), rank, (self.rows_of(m, rank), n), output)?;
             matrices.push(RankMatrices { a: a[rank].arg(), b: b[rank].arg(), d: d[rank].arg() });
         }
@@ -343,7 +338,25 @@ impl GemmReduceScatter {
     /// the shapes of [`RankMatrices`]. Every rank of the world makes the same calls in the same order, on streams that run
     /// concurrently.
     pub unsafe fn launch(&self, m: usize, matrices: &[RankMatrices], streams: Option<&[RawStream]>) -> Result<()> {
-        let launches = self.prepare(m, matrices, self.entry_for(m))?;
+        // SAFETY: the caller's.
+        unsafe { self.launch_scaled(m, matrices, &[Scales::NONE; MAX_WORLD][..self.world.size()], streams) }
+    }
+
+    /// The same with scales of 8-bit operands: those of A_r and B_r in `scales[r]`; see [`Self::run_scaled`].
+    ///
+    /// # Errors
+    /// As [`Self::launch`]; [`Error::Argument`] for scales of 16-bit operands and misaligned or null addresses.
+    ///
+    /// # Safety
+    /// As [`Self::launch`]; rank r can read its scales, four bytes each, until the call has ended.
+    pub unsafe fn launch_scaled(
+        &self,
+        m: usize,
+        matrices: &[RankMatrices],
+        scales: &[Scales],
+        streams: Option<&[RawStream]>,
+    ) -> Result<()> {
+        let launches = self.prepare(m, matrices, scales, self.options.kernels.for_rows(m as u32))?;
         // SAFETY: the caller's.
         unsafe { self.world.launch(launches.iter().flatten(), streams) }
     }
@@ -352,19 +365,15 @@ impl GemmReduceScatter {
         &self,
         m: usize,
         matrices: &[RankMatrices],
+        scales: &[Scales],
         entry: &'static Entry,
     ) -> Result<[Option<RankLaunch<GemmReduceScatterArgs>>; MAX_WORLD]> {
         let (o, world) = (&self.options, self.world.size());
         if self.needs_recovery.get() {
             return Err(Error::argument("plan", "faulted", "call recover() before the next call"));
         }
-        if matrices.len() != world {
-            return Err(Error::argument(
-                "number of matrices",
-                matrices.len(),
-                format!("there is one set for each of {world} ranks"),
-            ));
-        }
+        check::one_for_each_rank("matrices", matrices.len(), world)?;
+        check::one_for_each_rank("scales", scales.len(), world)?;
         if m > o.max_m as usize {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", o.max_m)));
         }
@@ -404,19 +413,12 @@ impl GemmReduceScatter {
                 workspaces,
                 d: GlobalAddr(given.d.addr),
                 d_stride: given.d.row_stride * u64::from(o.variant.output.bytes()),
+                scales: scales[rank].check(o.variant, rank)?,
                 watchdog: self.watchdog(rank),
             };
             launches[rank] = Some(RankLaunch { rank, entry, maps, args, num_ctas });
         }
         Ok(launches)
-    }
-
-    /// The kernel for a call over `m` rows: the same on every rank.
-    fn entry_for(&self, m: usize) -> &'static Entry {
-        match self.options.small {
-            Some(small) if m <= SMALL_ROWS as usize * self.world.size() => small,
-            _ => self.options.entry,
-        }
     }
 
     fn watchdog(&self, rank: usize) -> Watchdog {

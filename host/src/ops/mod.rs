@@ -3,6 +3,7 @@
 pub mod epilogue;
 pub mod gemm;
 pub mod gemm_reduce_scatter;
+mod kernels;
 mod pacing;
 mod reduce_scatter_epilogue;
 

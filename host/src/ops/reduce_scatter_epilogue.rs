@@ -5,7 +5,7 @@ use super::gemm_reduce_scatter::{GemmReduceScatter, RankMatrices};
 use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmReduceScatterEpilogueArgs, Operand};
 use crate::kernels::shape::MAX_WORLD;
-use crate::plan::{RankLaunch, check};
+use crate::plan::{RankLaunch, Scales, check};
 use crate::world::{RawStream, Tensor};
 
 impl GemmReduceScatter {
@@ -49,7 +49,7 @@ impl GemmReduceScatter {
         epilogues: &[RawEpilogue],
         streams: Option<&[RawStream]>,
     ) -> Result<()> {
-        let entry = self.options.epilogue.ok_or_else(not_planned)?;
+        let entry = self.options.kernels.epilogue.ok_or_else(not_planned)?;
         if epilogues.len() != self.world.size() {
             let rule = format!("there is one for each of {} ranks", self.world.size());
             return Err(Error::argument("number of epilogues", epilogues.len(), rule));
@@ -57,7 +57,7 @@ impl GemmReduceScatter {
         check::agreed("alpha", epilogues.iter().map(|e| e.alpha))?;
         check::agreed("beta", epilogues.iter().map(|e| e.beta))?;
         check::agreed("activation", epilogues.iter().map(|e| e.activation.name()))?;
-        let plain = self.prepare(m, matrices, entry)?;
+        let plain = self.prepare(m, matrices, &[Scales::NONE; MAX_WORLD][..self.world.size()], entry)?;
         let mut launches = [const { None }; MAX_WORLD];
         for (launch, (plain, epilogue)) in launches.iter_mut().zip(plain.into_iter().flatten().zip(epilogues)) {
             let RankLaunch { rank, entry, mut maps, args: call, num_ctas } = plain;

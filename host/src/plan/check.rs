@@ -59,6 +59,18 @@ pub fn sm_margin(sm_margin: u32, ctas: u32, rank: usize) -> Result<()> {
     Ok(())
 }
 
+/// Checks that a call is given one of `what`, or one set of them, for each rank.
+///
+/// # Errors
+/// Names what was given, and how many.
+pub fn one_for_each_rank(what: &str, given: usize, world: usize) -> Result<()> {
+    if given != world {
+        let rule = format!("there is one for each of {world} ranks");
+        return Err(Error::argument(format!("number of {what}"), given, rule));
+    }
+    Ok(())
+}
+
 /// Checks the rows of tiles that are walked together.
 ///
 /// # Errors

@@ -3,8 +3,10 @@
 pub mod check;
 pub mod launch;
 pub mod operand;
+pub mod scales;
 pub mod variant;
 
 pub use launch::RankLaunch;
 pub use operand::{MatrixArg, MatrixRole};
+pub use scales::{Scales, TensorScales};
 pub use variant::{Layout, Variant};

@@ -60,36 +60,51 @@ impl fmt::Display for Layout {
 pub struct Variant {
     /// How A and B lie.
     pub layout: Layout,
-    /// Type of A and B.
+    /// Type of A.
     pub input: Element,
+    /// Type of B: that of A, or e5m2 beside e4m3.
+    pub input_b: Element,
     /// Type of D, and of partials on the wire.
     pub output: Element,
 }
 
 impl Default for Variant {
     fn default() -> Self {
-        Self { layout: Layout::Nt, input: Element::Bf16, output: Element::Bf16 }
+        Self::new(Layout::Nt, Element::Bf16, Element::Bf16)
     }
 }
 
 impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} → {}", self.layout, self.input.name(), self.output.name())
+        write!(f, "{} {}", self.layout, self.input.name())?;
+        if self.input_b != self.input {
+            write!(f, " × {}", self.input_b.name())?;
+        }
+        write!(f, " → {}", self.output.name())
     }
 }
 
-/// Rows and columns of the main tile: every variant of every op has it.
-pub(crate) const MAIN_TILE: [u32; 2] = [128, 256];
+/// Rows and columns of the main tile: every variant of the op has it. Sums of 8-bit products are promoted, and the fused
+/// kernel has registers for that beside 128 columns only.
+pub(crate) const fn main_tile(op: Op, input: Element) -> [u32; 2] {
+    if matches!(op, Op::GemmReduceScatter) && input.bytes() == 1 { [128, 128] } else { [128, 256] }
+}
 /// Rows and columns of the tile for at most 64 rows a rank, where memory bandwidth is the bound. Layout nt only.
 pub(crate) const SMALL_TILE: [u32; 2] = [64, 128];
+/// Rows and columns of the tiles that hold the rows of every rank, for so many rows over all ranks. Layout nt only.
+pub(crate) const SHARED_TILES: [[u32; 2]; 2] = [[64, 64], [128, 64]];
 
 impl Variant {
+    /// Both operands of type `input`.
+    pub const fn new(layout: Layout, input: Element, output: Element) -> Self {
+        Self { layout, input, input_b: input, output }
+    }
+
     /// Every variant of `op` that was compiled with its main tile.
     pub fn supported(op: Op) -> impl Iterator<Item = Self> {
-        ENTRIES
-            .iter()
-            .filter(move |e| e.op == op && e.tile_extent() == MAIN_TILE)
-            .filter_map(|e| Some(Self { layout: Layout::of(e.majors)?, input: e.input, output: e.output }))
+        ENTRIES.iter().filter(move |e| e.op == op && e.tile_extent() == main_tile(op, e.input)).filter_map(|e| {
+            Some(Self { layout: Layout::of(e.majors)?, input: e.input, input_b: e.input_b, output: e.output })
+        })
     }
 
     /// What was compiled for this variant with the main tile.
@@ -97,17 +112,32 @@ impl Variant {
     /// # Errors
     /// [`Error::Argument`] that lists the supported variants.
     pub(crate) fn entry(self, op: Op) -> Result<&'static Entry> {
-        self.entry_of(op, MAIN_TILE).ok_or_else(|| {
+        self.entry_of(op, main_tile(op, self.input)).ok_or_else(|| {
             let all: Vec<_> = Self::supported(op).map(|v| v.to_string()).collect();
             Error::argument("layout and types", self, format!("supported are {}", all.join(", ")))
+        })
+    }
+
+    /// What was compiled for this variant with the tile that the caller wants, or else with the main one.
+    ///
+    /// # Errors
+    /// As [`Self::entry`]; [`Error::Argument`] that lists the tiles of this variant.
+    pub(crate) fn entry_with(self, op: Op, tile: Option<[u32; 2]>) -> Result<&'static Entry> {
+        let main = self.entry(op)?;
+        let Some(tile) = tile else { return Ok(main) };
+        self.entry_of(op, tile).ok_or_else(|| {
+            let shown = |[rows, cols]: [u32; 2]| format!("{rows} × {cols}");
+            let is_of_this = |e: &&Entry| self.entry_of(op, e.tile_extent()).is_some_and(|mine| mine.name == e.name);
+            let all: Vec<_> = ENTRIES.iter().filter(is_of_this).map(|e| shown(e.tile_extent())).collect();
+            Error::argument("tile", shown(tile), format!("{self} has {}", all.join(" and ")))
         })
     }
 
     /// What was compiled for this variant with a tile of these rows and columns, if anything.
     pub(crate) fn entry_of(self, op: Op, tile: [u32; 2]) -> Option<&'static Entry> {
         ENTRIES.iter().find(|e| {
-            (e.op, e.input, e.output, e.tile_extent()) == (op, self.input, self.output, tile)
-                && e.majors == self.layout.majors()
+            (e.op, e.tile_extent(), e.majors) == (op, tile, self.layout.majors())
+                && (e.input, e.input_b, e.output) == (self.input, self.input_b, self.output)
         })
     }
 }
@@ -118,20 +148,36 @@ mod tests {
 
     #[test]
     fn every_compiled_entry_is_found_by_its_variant() {
-        for op in [Op::Gemm, Op::GemmReduceScatter, Op::GemmEpilogue, Op::GemmReduceScatterEpilogue] {
-            assert_eq!(Variant::supported(op).count(), 12);
+        for op in [Op::Gemm, Op::GemmReduceScatter] {
+            assert_eq!(Variant::supported(op).count(), 3 * 2 * 3 + 2 * 3);
             for variant in Variant::supported(op) {
                 let entry = variant.entry(op).unwrap();
                 assert_eq!((entry.op, entry.input, entry.output), (op, variant.input, variant.output));
-                assert_eq!((entry.majors, entry.tile_extent()), (variant.layout.majors(), MAIN_TILE));
+                assert_eq!(
+                    (entry.majors, entry.tile_extent()),
+                    (variant.layout.majors(), main_tile(op, variant.input))
+                );
             }
         }
     }
 
     #[test]
+    fn a_tile_that_was_not_compiled_lists_those_that_were() {
+        let variant = Variant::new(Layout::Nt, Element::E4m3, Element::Bf16);
+        assert_eq!(variant.entry_with(Op::Gemm, Some([128, 128])).unwrap().tile_extent(), [128, 128]);
+        assert_eq!(variant.entry_with(Op::Gemm, None).unwrap().tile_extent(), [128, 256]);
+        let text = variant.entry_with(Op::Gemm, Some([64, 128])).unwrap_err().to_string();
+        assert!(text.contains("tile is 64 × 128") && text.contains("has 128 × 256 and 128 × 128"), "{text}");
+    }
+
+    #[test]
     fn an_unsupported_variant_lists_the_supported_ones() {
-        let variant = Variant { layout: Layout::Nt, input: Element::F32, output: Element::F32 };
-        let text = variant.entry(Op::Gemm).unwrap_err().to_string();
+        let text_of = |variant: Variant| variant.entry(Op::Gemm).unwrap_err().to_string();
+        let text = text_of(Variant::new(Layout::Nt, Element::F32, Element::F32));
         assert!(text.contains("nt f32 → f32") && text.contains("tn f16 → f32"), "{text}");
+        let text = text_of(Variant::new(Layout::Nn, Element::E4m3, Element::Bf16));
+        assert!(text.contains("is nn e4m3 → bf16") && text.contains("nt e4m3 × e5m2 → bf16"), "{text}");
+        let text = text_of(Variant::new(Layout::Nt, Element::E5m2, Element::Bf16));
+        assert!(text.contains("is nt e5m2 → bf16") && text.contains("nt bf16 → f16"), "{text}");
     }
 }

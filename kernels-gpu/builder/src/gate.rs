@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// Instructions that every GEMM kernel must have, by the start of their name; one of each group is enough.
-pub const REQUIRED: [&[&str]; 4] = [&["HGMMA"], &["UTMALDG", "UBLKCP"], &["UTMASTG"], &["SYNCS"]];
+pub const REQUIRED: [&[&str]; 4] = [&["HGMMA", "QGMMA"], &["UTMALDG", "UBLKCP"], &["UTMASTG", "UBLKCP"], &["SYNCS"]];
 
 /// What ptxas says about one kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -185,9 +185,12 @@ mod tests {
 
     #[test]
     fn an_instruction_that_ptxas_did_not_choose_is_missed() {
-        for (name, reported) in
-            [("HGMMA", "HGMMA"), ("UTMALDG", "UTMALDG or UBLKCP"), ("UTMASTG", "UTMASTG"), ("SYNCS", "SYNCS")]
-        {
+        for (name, reported) in [
+            ("HGMMA", "HGMMA or QGMMA"),
+            ("UTMALDG", "UTMALDG or UBLKCP"),
+            ("UTMASTG", "UTMASTG or UBLKCP"),
+            ("SYNCS", "SYNCS"),
+        ] {
             let found = reasons(GOOD, &SASS.replace(name, "NOP"));
             assert_eq!(found.len(), 1, "{found:?}");
             assert!(found[0].contains(&format!("is {reported}, but a GEMM needs it")), "{found:?}");

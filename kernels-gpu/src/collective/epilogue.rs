@@ -1,11 +1,12 @@
 //! After the last k: the accumulator goes, panel by panel, from the consumers to the storer.
 
 use super::setup::{PanelRing, panel_ring};
+use crate::abi::Scales;
 use crate::config::{PANEL_BUFS, TileConfig};
-use crate::machine::{Aborted, BulkCopy, Mbarriers, WarpgroupMma, Watch};
+use crate::machine::{Aborted, BulkCopy, Mbarriers, Signals, WarpgroupMma, Watch};
 use crate::pipeline::ring::ReadySlot;
 use crate::pipeline::state::PipelineState;
-use crate::shape::{Role, SmemAddr};
+use crate::shape::{GlobalAddr, Role, SmemAddr};
 
 /// Runs `$body` once for every panel index below `$count`, with `$panel` a constant: accumulators take no other index.
 macro_rules! for_each_panel {
@@ -26,6 +27,21 @@ macro_rules! for_each_panel {
     }};
 }
 pub(crate) use for_each_panel;
+
+/// Consumer: the factor by which sums of products are multiplied: both scales, rounded once; 1 where operands have none.
+#[inline(always)]
+pub fn scale_factor<M: Signals, C: TileConfig>(m: &M, scales: &Scales) -> f32 {
+    let one = |addr: GlobalAddr| if addr.0 == 0 { 1.0 } else { f32::from_bits(m.load_acquire_gpu(addr)) };
+    if C::PROMOTES { one(scales[0]) * one(scales[1]) } else { 1.0 }
+}
+
+/// Consumer: multiplies `acc` by what [`scale_factor`] gave.
+#[inline(always)]
+pub fn scale<M: WarpgroupMma<C>, C: TileConfig>(m: &M, acc: &mut M::Acc, factor: f32) {
+    if C::PROMOTES {
+        m.scale(acc, factor);
+    }
+}
 
 /// Consumer: hands the first `panels` panels of `acc` to the storer.
 #[inline(always)]

@@ -11,7 +11,8 @@ use crate::shape::SmemAddr;
 /// Columns of a box of 16-bit elements.
 const MN_BOX_COLS: u32 = ROW_BYTES / 2;
 
-/// Producer: brings the `k_tiles` stages of the tile whose first row of D is `row` and first column `col`.
+/// Producer: brings the `k_tiles` stages of the tile whose first row of D is `row` and first column `col`. `a_box` is the box of
+/// A's tensor map: `C::A_BOX`, or that cut to the rows of the call.
 #[inline(always)]
 pub fn load_operands<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGES: u32>(
     ring: &OperandRing<'_, M, STAGES>,
@@ -19,14 +20,15 @@ pub fn load_operands<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGE
     row: u32,
     col: u32,
     k_tiles: u32,
+    a_box: TileBox,
 ) -> Result<(), Aborted> {
     let mut k_tile = 0;
     while k_tile < k_tiles {
         let free = ring.producer_acquire(*state)?;
         let stage = C::SMEM.stage(free.index());
-        let slot = ring.producer_expect(free, C::STAGE_BYTES);
+        let slot = ring.producer_expect(free, a_box.total_bytes() + C::B_BOX.total_bytes());
         let k = k_tile * C::TILE_K;
-        load_operand(ring.m, Operand::A, C::A_MAJOR, C::A_BOX, stage, row, k, &slot);
+        load_operand(ring.m, Operand::A, C::A_MAJOR, a_box, stage, row, k, &slot);
         load_operand(ring.m, Operand::B, C::B_MAJOR, C::B_BOX, stage.plus(C::A_BOX.total_bytes()), col, k, &slot);
         state.advance();
         k_tile += 1;
@@ -60,14 +62,17 @@ fn load_operand<M: BulkCopy>(
     }
 }
 
-/// Consumer `consumer`: multiplies `k_tiles` stages into `acc`, which is overwritten (zeros when there is none).
+/// Consumer `consumer`: multiplies `k_tiles` stages into `acc`, which is overwritten (zeros when there is none). The first `rows`
+/// rows of its half of A exist.
 ///
-/// One multiplication stays in flight: a stage is released when the next one's has been issued.
+/// One multiplication stays in flight: a stage is released when the next one's has been issued. Where sums are promoted,
+/// none does: while one consumer adds, the other's multiplication keeps the tensor cores busy.
 #[inline(always)]
 pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STAGES: u32>(
     ring: &OperandRing<'_, M, STAGES>,
     state: &mut PipelineState<STAGES>,
     consumer: u32,
+    rows: u32,
     k_tiles: u32,
     acc: &mut M::Acc,
 ) -> Result<(), Aborted> {
@@ -86,10 +91,16 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
         let stage = C::SMEM.stage(slot.index());
         // 64 rows of A: rows of one box when K is contiguous, a box of their own when M is.
         let a = stage.plus(consumer * PANEL_ROWS * ROW_BYTES);
-        ring.m.issue_mma(acc, a, stage.plus(C::A_BOX.total_bytes()), k_tile > 0);
-        ring.m.wait_mma::<1>(acc);
-        if let Some(read) = reading.replace(slot) {
-            ring.consumer_release(read);
+        ring.m.issue_mma_of_rows(acc, a, rows, stage.plus(C::A_BOX.total_bytes()), k_tile > 0);
+        if C::PROMOTES {
+            ring.m.wait_mma::<0>(acc);
+            ring.consumer_release(slot);
+            ring.m.promote(acc);
+        } else {
+            ring.m.wait_mma::<1>(acc);
+            if let Some(read) = reading.replace(slot) {
+                ring.consumer_release(read);
+            }
         }
         state.advance();
         k_tile += 1;

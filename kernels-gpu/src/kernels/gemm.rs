@@ -2,7 +2,7 @@
 
 use super::Kernel;
 use crate::abi::{GemmArgs, Operand};
-use crate::collective::epilogue::{store_panels, write_panels};
+use crate::collective::epilogue::{scale, scale_factor, store_panels, write_panels};
 use crate::collective::mainloop::{load_operands, multiply};
 use crate::collective::setup::{init_barriers, operand_ring, panel_ring};
 use crate::config::{PANEL_ROWS, TileConfig};
@@ -60,7 +60,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
                 let mut state = PipelineState::start();
                 let k_tiles = div_ceil(args.k, C::TILE_K);
                 for_each_tile!(args, at, tile => {
-                    load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles)?;
+                    load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles, C::A_BOX)?;
                 });
                 Ok(())
             }
@@ -88,9 +88,11 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
         let panels = panel_ring::<M, C>(m, role, consumer);
         let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
         let k_tiles = div_ceil(args.k, C::TILE_K);
+        let factor = scale_factor::<M, C>(m, &args.scales);
         for_each_tile!(args, at, tile => {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, k_tiles, &mut acc)?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, k_tiles, &mut acc)?;
+            scale::<M, C>(m, &mut acc, factor);
             write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
         });
         Ok(())

@@ -74,7 +74,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
         let k_tiles = div_ceil(gemm.k, C::TILE_K);
         for_each_tile!(gemm, at, tile => {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, k_tiles, &mut acc)?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, k_tiles, &mut acc)?;
             finish_panels::<M, C>(m, &mut state, consumer, tile.col, tile.extent, None, &args.epilogue, &acc)?;
         });
         Ok(())

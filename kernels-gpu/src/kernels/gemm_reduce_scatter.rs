@@ -11,7 +11,7 @@
 use super::Kernel;
 use crate::abi::{EpilogueArgs, GemmReduceScatterArgs, Operand, Placement, Transport, WaitKind};
 use crate::collective::carry::{deliver, pick_up};
-use crate::collective::epilogue::{store_panels, write_panels};
+use crate::collective::epilogue::{scale, scale_factor, store_panels, write_panels};
 use crate::collective::finish::{finish_of, finish_panels, loads_per_panel};
 use crate::collective::mainloop::{load_operands, multiply};
 use crate::collective::partials::{PartialsState, add_partials, store_results};
@@ -210,7 +210,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut state = PipelineState::start();
         let (k_tiles, mut nth) = (self.k_tiles(), 0);
         while let Some(tile) = self.compute_tile(nth) {
-            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles)?;
+            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k_tiles, C::A_BOX)?;
             nth += 1;
         }
         nth = 0;
@@ -339,10 +339,12 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let operands = operand_ring::<M, C, STAGES>(m, role);
         let panels = panel_ring::<M, C>(m, role, consumer);
         let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
+        let factor = scale_factor::<M, C>(m, &self.args.scales);
         let mut nth = 0;
         while let Some(tile) = self.plain_tile(nth) {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, self.k_tiles(), &mut acc)?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, self.k_tiles(), &mut acc)?;
+            scale::<M, C>(m, &mut acc, factor);
             write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
             nth += 1;
         }
@@ -350,7 +352,8 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut partials = PartialsState::default();
         while let Some(tile) = self.compute_tile(nth) {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, self.k_tiles(), &mut acc)?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, self.k_tiles(), &mut acc)?;
+            scale::<M, C>(m, &mut acc, factor);
             let (rank, world) = (self.args.rank, self.args.world);
             match self.epilogue {
                 None => add_partials::<M, C>(m, &mut partials, consumer, tile.extent, rank, world, &acc)?,
@@ -409,7 +412,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
 }
 
 #[inline(always)]
-fn workspace<C: TileConfig>(args: &GemmReduceScatterArgs, rank: Rank) -> Workspace {
+pub(super) fn workspace<C: TileConfig>(args: &GemmReduceScatterArgs, rank: Rank) -> Workspace {
     let base = match args.workspaces.get(rank.0 as usize) {
         Some(base) => *base,
         None => GlobalAddr(0),

@@ -3,10 +3,12 @@
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod dispatch;
+pub mod few_rows_reduce_scatter;
 pub mod gemm;
 pub mod gemm_epilogue;
 pub mod gemm_reduce_scatter;
 pub mod gemm_reduce_scatter_epilogue;
+pub mod link;
 mod own_tiles;
 
 use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Watchdog};

@@ -56,6 +56,14 @@ pub trait Watch {
     }
 }
 
+/// Clocks, for kernels that time something.
+pub trait Stopwatch {
+    /// Ticks of the SM's clock, wrapping.
+    fn ticks(&self) -> u32;
+    /// Nanoseconds of the GPU's timer, wrapping.
+    fn nanoseconds(&self) -> u32;
+}
+
 /// Reads of words in global memory that agents of several CTAs or ranks share. Scope and order are in the names.
 pub trait Signals {
     /// `ld.acquire.sys.u32`, the same answer for every thread of the role.
@@ -114,7 +122,7 @@ pub trait BulkCopy {
 ///
 /// A panel is 64 rows × `C::PANEL_COLS` columns of a tile, in `C::OUT` in shared memory, swizzled by 128 bytes.
 pub trait WarpgroupMma<C: TileConfig> {
-    /// 64 × `TILE_N` accumulators in f32.
+    /// 64 × `TILE_N` accumulators in f32; where `C::PROMOTES`, with the sums of the latest stage beside them.
     type Acc;
     /// One panel's values in f32.
     type Panel;
@@ -124,10 +132,27 @@ pub trait WarpgroupMma<C: TileConfig> {
 
     /// Issues `acc (+)= A · Bᵀ` over one stage: 64 rows of A at `a`, `TILE_N` rows of B at `b`, `TILE_K` deep. The old
     /// value counts only if `accumulate`. Asynchronous: closes one wgmma group.
+    ///
+    /// Where `C::PROMOTES`, the product goes to the sums beside the accumulator, whatever `accumulate` says, and
+    /// [`Self::promote`] adds it: once between two of these, after the wait for the group. A machine that has room for a part
+    /// of the product may wait for and add all parts but the last by itself.
     fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool);
+
+    /// The same, where only the first `rows` rows of A exist: the others hold anything, and their sums are unspecified.
+    #[inline(always)]
+    fn issue_mma_of_rows(&self, acc: &mut Self::Acc, a: SmemAddr, rows: u32, b: SmemAddr, accumulate: bool) {
+        let _ = rows;
+        self.issue_mma(acc, a, b, accumulate);
+    }
 
     /// Waits until at most `PENDING` of the latest wgmma groups are still running.
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Self::Acc);
+
+    /// Adds the latest stage's product to the accumulator, in f32. Only where `C::PROMOTES`.
+    fn promote(&self, acc: &mut Self::Acc);
+
+    /// Multiplies every accumulator by `factor`, in f32.
+    fn scale(&self, acc: &mut Self::Acc, factor: f32);
 
     /// A panel of zeros.
     fn zero_panel(&self) -> Self::Panel;
@@ -180,7 +205,7 @@ pub struct ReduceJob {
     pub slot_stride: u64,
     /// Slots to add, in order.
     pub slots: u32,
-    /// Rows at the start of the half tile that are not stored.
+    /// Rows at the start of the half tile that are not stored; they may hold anything.
     pub skip: u32,
     /// First element of the result: where row `skip` goes.
     pub dst: GlobalAddr,

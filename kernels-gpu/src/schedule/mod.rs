@@ -3,3 +3,4 @@
 
 pub mod chunked;
 pub mod raster;
+pub mod shared;

@@ -7,7 +7,7 @@ use super::matrix::{load_f32x2, load_x4, pack, store_f32x2, store_x4, unpack};
 use super::mma::f32_pair_offset;
 use super::{memory, sync};
 use crate::abi::Activation;
-use crate::config::{Element, ElementType, OperandLayout, Tile};
+use crate::config::{Element, ElementType, OperandLayout, OperandTypes, Tile};
 use crate::finish::{Arithmetic, Finish, gated, gelu_erf, relu};
 use crate::layout::fragment::{fragment_coordinates, matrix_x4_offset};
 use crate::machine::{Epilogue, WarpgroupMma};
@@ -82,7 +82,7 @@ unsafe fn load_pair<O: ElementType>(addr: u64, exist: u32) -> [f32; 2] {
     }
 }
 
-impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: ElementType, O: ElementType>
+impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType>
     Epilogue<Tile<M, N, STAGES, L, I, O>> for Warpgroup
 where
     Self: WarpgroupMma<Tile<M, N, STAGES, L, I, O>, Panel = [f32; 32]>,

@@ -3,7 +3,7 @@
 use super::warp::Warp;
 use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{FaultRecord, Operand, TensorMap, Wait, Watchdog};
-use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, Signals, Watch};
+use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, Signals, Stopwatch, Watch};
 use crate::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr, WARPS_PER_WARPGROUP};
 use core::mem::offset_of;
 
@@ -185,6 +185,18 @@ impl Watch for Warpgroup {
     fn pause(&self, patience: &mut Patience, wait: impl Fn() -> Wait) -> Result<(), Aborted> {
         // SAFETY: every lane of the warp is here: what ends a wait is the same for all of them.
         pause(&self.cta, patience, wait, self.thread % 32 == 0, |over| unsafe { sync::vote_any(over) })
+    }
+}
+
+impl Stopwatch for Thread {
+    #[inline(always)]
+    fn ticks(&self) -> u32 {
+        thread::clock()
+    }
+
+    #[inline(always)]
+    fn nanoseconds(&self) -> u32 {
+        thread::globaltimer() as u32
     }
 }
 

@@ -3,7 +3,7 @@
 use super::machine::Warpgroup;
 use super::matrix::{load_f32x2, load_x4, pack, store_f32x2, store_x4, unpack};
 use super::{sync, wgmma};
-use crate::config::{Element, ElementType, Major, OperandLayout, ROW_BYTES, Tile, TileConfig};
+use crate::config::{Element, ElementType, Major, OperandLayout, OperandTypes, ROW_BYTES, Tile, TileConfig};
 use crate::layout::fragment::{fragment_coordinates, matrix_x4_offset};
 use crate::layout::matrix_descriptor::{k_major_128, mn_major_128};
 use crate::layout::swizzle::swizzle_128;
@@ -27,7 +27,56 @@ macro_rules! each {
     ([$($n:literal)*], $i:ident => $body:expr) => {{ $({ const $i: usize = $n; $body })* }};
 }
 
-/// Descriptor of an operand at `addr`, `step` wgmmas along K.
+/// Runs `$body` for each `$i` of 0..64, as a constant.
+macro_rules! each_64 {
+    ($i:ident => $body:expr) => {
+        each!([0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40
+            41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63], $i => $body)
+    };
+}
+
+/// Columns of a sum of one stage's products that is to be promoted: those of one wgmma on 8-bit operands.
+const PARTIAL_COLS: u32 = 128;
+/// Its registers in each thread.
+const PARTIAL_REGS: usize = 64;
+
+/// The accumulator's registers in one thread.
+pub struct Acc<const REGS: usize> {
+    sum: [f32; REGS],
+    /// A sum of one stage's products, where these are promoted; not there otherwise, since nothing touches it.
+    partial: [f32; PARTIAL_REGS],
+}
+
+/// Adds the partial sum to the accumulators of columns `FIRST` and following, `FIRST` in registers. Sums are settled, or the
+/// additions would sink behind the next wgmma, and the partial sum would be copied to make room.
+#[inline(always)]
+unsafe fn promote<const FIRST: usize, const REGS: usize>(acc: &mut Acc<REGS>) {
+    // SAFETY: the caller's.
+    unsafe {
+        each_64!(I => wgmma::settle(&mut acc.partial[I]));
+        each_64!(I => acc.sum[(FIRST + I) % REGS] += acc.partial[I]);
+        each_64!(I => wgmma::settle(&mut acc.sum[(FIRST + I) % REGS]));
+    }
+}
+
+/// Issues the wgmmas of one stage of 8-bit operands, for 128 columns of D.
+#[inline(always)]
+unsafe fn issue_partial<I: OperandTypes>(partial: &mut [f32; PARTIAL_REGS], a: u32, b: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        wgmma::fence();
+        each!([0 1 2 3], STEP => {
+            let (a, b) = (k_major_128(a + STEP as u32 * 32), k_major_128(b + STEP as u32 * 32));
+            match I::B {
+                Element::E5m2 => wgmma::m64n128k32_e4m3_e5m2(partial, a, b, (STEP > 0) as u32),
+                _ => wgmma::m64n128k32_e4m3_e4m3(partial, a, b, (STEP > 0) as u32),
+            }
+        });
+        wgmma::commit_group();
+    }
+}
+
+/// Descriptor of a 16-bit operand at `addr`, `step` wgmmas along K.
 #[inline(always)]
 fn descriptor(major: Major, addr: u32, step: u32, box_bytes: u32) -> u64 {
     match major {
@@ -45,10 +94,10 @@ pub(super) fn f32_pair_offset(thread: u32, pair: u32) -> u32 {
 
 macro_rules! warpgroup_mma {
     ($n:literal, $regs:literal, $bf16:ident, $f16:ident) => {
-        impl<const M: u32, const STAGES: u32, L: OperandLayout, I: ElementType, O: ElementType>
+        impl<const M: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType>
             WarpgroupMma<Tile<M, $n, STAGES, L, I, O>> for Warpgroup
         {
-            type Acc = [f32; $regs];
+            type Acc = Acc<$regs>;
             type Panel = [f32; PANEL_REGS];
 
             #[inline(always)]
@@ -60,6 +109,19 @@ macro_rules! warpgroup_mma {
             #[inline(always)]
             fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool) {
                 let (a, b) = (self.cta.at(a), self.cta.at(b));
+                if Tile::<M, $n, STAGES, L, I, O>::PROMOTES {
+                    // SAFETY: by `Cta::new`'s contract.
+                    unsafe {
+                        if $n > PARTIAL_COLS {
+                            issue_partial::<I>(&mut acc.partial, a, b);
+                            wgmma::wait_group::<0>();
+                            promote::<0, $regs>(acc);
+                        }
+                        issue_partial::<I>(&mut acc.partial, a, b + u32::saturating_sub($n, PARTIAL_COLS) * ROW_BYTES);
+                    }
+                    return;
+                }
+                let acc = &mut acc.sum;
                 let a = |step| descriptor(L::A_MAJOR, a, step, Tile::<M, $n, STAGES, L, I, O>::A_BOX.bytes());
                 let b = |step| descriptor(L::B_MAJOR, b, step, Tile::<M, $n, STAGES, L, I, O>::B_BOX.bytes());
                 // SAFETY: by `Cta::new`'s contract.
@@ -68,7 +130,7 @@ macro_rules! warpgroup_mma {
                     each!([0 1 2 3], STEP => {
                         let (a, b) = (a(STEP as u32), b(STEP as u32));
                         let accumulate = if STEP == 0 { accumulate as u32 } else { 1 };
-                        match (I::ELEMENT, L::A_MAJOR, L::B_MAJOR) {
+                        match (I::A, L::A_MAJOR, L::B_MAJOR) {
                             (Element::F16, Major::K, Major::K) => wgmma::$f16::<0, 0>(acc, a, b, accumulate),
                             (Element::F16, Major::K, Major::Mn) => wgmma::$f16::<0, 1>(acc, a, b, accumulate),
                             (Element::F16, Major::Mn, Major::K) => wgmma::$f16::<1, 0>(acc, a, b, accumulate),
@@ -90,6 +152,21 @@ macro_rules! warpgroup_mma {
             }
 
             #[inline(always)]
+            fn promote(&self, acc: &mut Self::Acc) {
+                // SAFETY: reads and writes registers; by contract no wgmma writes these any more.
+                unsafe { promote::<{ $regs - if $regs > PARTIAL_REGS { PARTIAL_REGS } else { $regs } }, $regs>(acc) }
+            }
+
+            #[inline(always)]
+            fn scale(&self, acc: &mut Self::Acc, factor: f32) {
+                // Only 8-bit operands are scaled, and their tiles are 128 columns wide or more.
+                each_64!(I => acc.sum[I % $regs] *= factor);
+                if $regs > 64 {
+                    each_64!(I => acc.sum[(I + 64) % $regs] *= factor);
+                }
+            }
+
+            #[inline(always)]
             fn zero_panel(&self) -> Self::Panel {
                 // SAFETY: zero bits are the float 0.
                 unsafe { core::mem::zeroed() }
@@ -99,7 +176,7 @@ macro_rules! warpgroup_mma {
             fn panel<const P: u32>(&self, acc: &Self::Acc) -> Self::Panel {
                 let regs = PANEL_REGS * 2 / O::ELEMENT.bytes() as usize;
                 // The remainder changes nothing for registers that exist, and leaves no bounds check for those that do not.
-                array_32!(|I| acc[(P as usize * regs + I) % $regs])
+                array_32!(|I| acc.sum[(P as usize * regs + I) % $regs])
             }
 
             #[inline(always)]
@@ -163,3 +240,4 @@ macro_rules! warpgroup_mma {
 
 warpgroup_mma!(256, 128, m64n256k16_bf16, m64n256k16_f16);
 warpgroup_mma!(128, 64, m64n128k16_bf16, m64n128k16_f16);
+warpgroup_mma!(64, 32, m64n64k16_bf16, m64n64k16_f16);

@@ -8,6 +8,7 @@ pub mod matrix;
 pub mod mbarrier;
 pub mod memory;
 pub mod mma;
+pub mod plain;
 pub mod reduce;
 pub mod sync;
 pub mod thread;

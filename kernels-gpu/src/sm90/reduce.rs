@@ -4,7 +4,7 @@ use super::epilogue::{apply, array_8};
 use super::machine::Warpgroup;
 use super::matrix::{pack, unpack};
 use super::memory;
-use crate::config::{Element, ElementType, OperandLayout, PANEL_BYTES, PANEL_ROWS, Tile, TileConfig};
+use crate::config::{Element, ElementType, OperandLayout, OperandTypes, PANEL_BYTES, PANEL_ROWS, Tile, TileConfig};
 use crate::layout::swizzle::{CHUNK_BYTES, swizzle_128};
 use crate::machine::{Reduce, ReduceJob, RowsFinish};
 
@@ -15,7 +15,7 @@ const ROWS_AT_ONCE: u32 = 128 / CHUNKS;
 
 const _: () = assert!(ROWS_AT_ONCE * 4 == PANEL_ROWS, "four accesses a thread cover a panel");
 
-impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: ElementType, O: ElementType>
+impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType>
     Reduce<Tile<M, N, STAGES, L, I, O>> for Warpgroup
 {
     #[inline(always)]

@@ -35,6 +35,15 @@ pub fn globaltimer() -> u64 {
     ns
 }
 
+/// `%clock`: ticks of the SM's clock, wrapping. Ordered with memory accesses before and after it.
+#[inline(always)]
+pub fn clock() -> u32 {
+    let ticks: u32;
+    // SAFETY: reads a special register; volatile, since it changes.
+    unsafe { asm!("mov.u32 {}, %clock;", out(reg32) ticks, options(nostack)) };
+    ticks
+}
+
 /// Address in the shared window of the CTA's dynamic shared memory.
 #[inline(always)]
 pub fn dynamic_shared_base() -> u32 {

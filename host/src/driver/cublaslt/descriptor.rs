@@ -11,6 +11,7 @@ use cudarc::cublaslt::sys::{
 use super::{Stored, WORKSPACE_BYTES, check};
 use crate::error::Result;
 use crate::kernels::config::Element;
+use crate::kernels::shape::GlobalAddr;
 
 /// `cublasOperation_t`, which the bindings of cuBLASLt leave out: as it lies, or transposed.
 const OPERATIONS: [i32; 2] = [0, 1];
@@ -31,14 +32,32 @@ impl Operation {
             (cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA, first_transposed),
             (cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSB, second_transposed),
         ] {
-            let value = OPERATIONS[usize::from(transposed)];
-            // SAFETY: the descriptor is alive; the attribute is a 32-bit number, read during the call.
-            let status = unsafe {
-                sys::cublasLtMatmulDescSetAttribute(raw, attribute, ptr::from_ref(&value).cast(), size_of_val(&value))
-            };
-            check("cublasLtMatmulDescSetAttribute", status)?;
+            operation.set(attribute, &OPERATIONS[usize::from(transposed)])?;
         }
         Ok(operation)
+    }
+
+    /// For 8-bit operands: how sums are kept, and where the scales of the first and second operand lie.
+    pub(super) fn set_fp8(&self, fast_accumulation: bool, scales: [Option<GlobalAddr>; 2]) -> Result<()> {
+        self.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_FAST_ACCUM, &i8::from(fast_accumulation))?;
+        for (attribute, scale) in [
+            (cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales[0]),
+            (cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales[1]),
+        ] {
+            if let Some(scale) = scale {
+                self.set(attribute, &scale.0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets an attribute; `value` is of the attribute's type.
+    fn set<T: Copy>(&self, attribute: cublasLtMatmulDescAttributes_t, value: &T) -> Result<()> {
+        // SAFETY: the descriptor is alive; the attribute is read during the call, and cuBLASLt refuses a wrong size.
+        let status = unsafe {
+            sys::cublasLtMatmulDescSetAttribute(self.0, attribute, ptr::from_ref(value).cast(), size_of_val(value))
+        };
+        check("cublasLtMatmulDescSetAttribute", status)
     }
 }
 
@@ -58,6 +77,8 @@ impl MatrixLayout {
             Element::Bf16 => cudaDataType_t::CUDA_R_16BF,
             Element::F16 => cudaDataType_t::CUDA_R_16F,
             Element::F32 => cudaDataType_t::CUDA_R_32F,
+            Element::E4m3 => cudaDataType_t::CUDA_R_8F_E4M3,
+            Element::E5m2 => cudaDataType_t::CUDA_R_8F_E5M2,
         };
         let mut raw = ptr::null_mut();
         let leading = stored.rows.cast_signed();

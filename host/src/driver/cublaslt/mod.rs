@@ -1,4 +1,5 @@
-//! cuBLASLt, for comparison in benchmarks: `D = A · B` in the three layouts, 16-bit inputs, f32 accumulation.
+//! cuBLASLt, for comparison in benchmarks: `D = A · B` in the three layouts, 16-bit or 8-bit
+//! inputs, f32 accumulation.
 
 mod descriptor;
 mod plan;
@@ -15,6 +16,7 @@ use super::dynamic;
 use super::gpu::Gpu;
 use crate::error::{Error, Result};
 use crate::kernels::config::Element;
+use crate::kernels::shape::GlobalAddr;
 
 /// Workspace of a plan, in bytes.
 pub const WORKSPACE_BYTES: usize = 64 << 20;
@@ -45,10 +47,26 @@ pub struct GemmShape {
     pub n: u64,
     /// Length of the sums.
     pub k: u64,
-    /// Type of A and B: bf16 or f16.
+    /// Type of A and B: bf16, f16 or e4m3.
     pub input: Element,
     /// Type of D.
     pub output: Element,
+}
+
+/// What there is to say of a product of 8-bit operands besides its shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fp8 {
+    /// Type of B: e4m3 or e5m2.
+    pub b: Element,
+    /// Whether sums may stay in the tensor cores, which keep fewer bits than f32 has.
+    pub fast_accumulation: bool,
+    /// Where A's and B's scales lie, f32 in device memory; 1 where there is none.
+    pub scales: [Option<GlobalAddr>; 2],
+}
+
+impl Fp8 {
+    /// e4m3 in both operands, sums promoted to f32, no scales.
+    pub const E4M3: Self = Self { b: Element::E4m3, fast_accumulation: false, scales: [None; 2] };
 }
 
 /// What cuBLASLt, which is column-major, is told about an operand: rows, columns, whether it is transposed.
@@ -77,8 +95,11 @@ impl GemmShape {
                 return Err(Error::argument(what, extent, "cuBLASLt multiplies matrices of at least one element"));
             }
         }
-        if self.input == Element::F32 {
-            return Err(Error::argument("input", "F32", "A and B are bf16 or f16"));
+        if matches!(self.input, Element::F32 | Element::E5m2) {
+            return Err(Error::argument("input", self.input.name(), "A is bf16, f16 or e4m3"));
+        }
+        if self.input == Element::E4m3 && self.layout != Layout::Nt {
+            return Err(Error::argument("layout", format!("{:?}", self.layout), "8-bit operands are nt"));
         }
         Ok(())
     }
@@ -132,7 +153,21 @@ impl CublasLt {
     /// # Errors
     /// [`Error::Argument`] for an empty matrix or f32 inputs; [`Error::Driver`], for one when it knows no algorithm.
     pub fn plan(&self, shape: &GemmShape) -> Result<GemmPlan> {
-        GemmPlan::new(self, shape)
+        GemmPlan::new(self, shape, &Fp8::E4M3)
+    }
+
+    /// The same for a product of 8-bit operands. Scales that are given stay where they are as long as the plan is used.
+    ///
+    /// # Errors
+    /// As for [`Self::plan`]; [`Error::Argument`] for other types of A or B.
+    pub fn plan_fp8(&self, shape: &GemmShape, fp8: &Fp8) -> Result<GemmPlan> {
+        if shape.input != Element::E4m3 {
+            return Err(Error::argument("input", shape.input.name(), "A is e4m3"));
+        }
+        if !matches!(fp8.b, Element::E4m3 | Element::E5m2) {
+            return Err(Error::argument("type of B", fp8.b.name(), "it is e4m3 or e5m2"));
+        }
+        GemmPlan::new(self, shape, fp8)
     }
 }
 
@@ -249,5 +284,8 @@ mod tests {
         let message = GemmShape { k: 0, ..shape(Layout::Nt) }.check().unwrap_err().to_string();
         assert!(message.starts_with("k is 0, but"), "{message}");
         assert!(GemmShape { input: Element::F32, ..shape(Layout::Nt) }.check().is_err());
+        let e4m3 = |layout| GemmShape { input: Element::E4m3, ..shape(layout) }.check();
+        e4m3(Layout::Nt).unwrap();
+        assert!(e4m3(Layout::Tn).unwrap_err().to_string().contains("8-bit operands are nt"));
     }
 }

@@ -6,9 +6,10 @@ use std::ptr;
 use cudarc::cublaslt::sys::{self, cublasLtMatmulHeuristicResult_t, cublasStatus_t};
 
 use super::descriptor::{MatrixLayout, Operation, Preference};
-use super::{ALIGN_BYTES, CublasLt, GemmShape, MAX_ALGORITHMS, WORKSPACE_BYTES, check, failure};
+use super::{ALIGN_BYTES, CublasLt, Fp8, GemmShape, MAX_ALGORITHMS, WORKSPACE_BYTES, check, failure};
 use crate::driver::{DeviceBuffer, Event, Gpu, Stream};
 use crate::error::{Error, Result};
+use crate::kernels::config::Element;
 use crate::kernels::shape::GlobalAddr;
 
 /// A shape with its algorithms and workspace. One stream at a time, because of the workspace.
@@ -26,16 +27,17 @@ pub struct GemmPlan {
 unsafe impl Send for GemmPlan {}
 
 impl GemmPlan {
-    pub(super) fn new(lt: &CublasLt, shape: &GemmShape) -> Result<Self> {
+    pub(super) fn new(lt: &CublasLt, shape: &GemmShape, fp8: &Fp8) -> Result<Self> {
         shape.check()?;
         let gpu = lt.gpu();
         let _entered = gpu.enter()?;
         let [b, a, d] = shape.column_major();
+        let is_fp8 = shape.input == Element::E4m3;
         let mut plan = Self {
             lt: lt.clone(),
             operation: Operation::new(b.transposed, a.transposed)?,
             layouts: [
-                MatrixLayout::new(b, shape.input)?,
+                MatrixLayout::new(b, if is_fp8 { fp8.b } else { shape.input })?,
                 MatrixLayout::new(a, shape.input)?,
                 MatrixLayout::new(d, shape.output)?,
             ],
@@ -43,6 +45,10 @@ impl GemmPlan {
             selected: 0,
             workspace: DeviceBuffer::new(gpu, WORKSPACE_BYTES)?,
         };
+        if is_fp8 {
+            // Our B is cuBLASLt's first operand.
+            plan.operation.set_fp8(fp8.fast_accumulation, [fp8.scales[1], fp8.scales[0]])?;
+        }
         let preference = Preference::new()?;
         // SAFETY: an all-zero result is valid: its status is success, the rest are numbers.
         let empty: cublasLtMatmulHeuristicResult_t = unsafe { std::mem::zeroed() };

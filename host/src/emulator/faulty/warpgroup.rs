@@ -2,7 +2,7 @@
 
 use super::super::mma::{Accumulator, Panel};
 use super::{Effect, Faulty, Op};
-use crate::kernels::config::TileConfig;
+use crate::kernels::config::{PANEL_ROWS, TileConfig};
 use crate::kernels::finish::Finish;
 use crate::kernels::machine::{Epilogue, Reduce, ReduceJob, WarpgroupMma};
 use crate::kernels::shape::{GlobalAddr, SmemAddr};
@@ -16,16 +16,28 @@ impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
     }
 
     fn issue_mma(&self, acc: &mut Accumulator, a: SmemAddr, b: SmemAddr, accumulate: bool) {
+        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, a, PANEL_ROWS, b, accumulate);
+    }
+
+    fn issue_mma_of_rows(&self, acc: &mut Accumulator, a: SmemAddr, rows: u32, b: SmemAddr, accumulate: bool) {
         if let Some(Effect::Early(barrier)) = self.strike(Op::IssueMma) {
             self.arrive_early(barrier, a);
         }
-        WarpgroupMma::<C>::issue_mma(self.agent, acc, a, b, accumulate);
+        WarpgroupMma::<C>::issue_mma_of_rows(self.agent, acc, a, rows, b, accumulate);
     }
 
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Accumulator) {
         if self.strike(Op::WaitMma(PENDING)).is_none() {
             WarpgroupMma::<C>::wait_mma::<PENDING>(self.agent, acc);
         }
+    }
+
+    fn promote(&self, acc: &mut Accumulator) {
+        WarpgroupMma::<C>::promote(self.agent, acc);
+    }
+
+    fn scale(&self, acc: &mut Accumulator, factor: f32) {
+        WarpgroupMma::<C>::scale(self.agent, acc, factor);
     }
 
     fn zero_panel(&self) -> Panel {

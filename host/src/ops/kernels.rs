@@ -1,0 +1,141 @@
+//! Which kernel a call of GEMM + ReduceScatter takes: by its rows, so the same on every rank.
+
+use std::cmp::{max, min};
+
+use crate::error::Result;
+use crate::kernels::abi::Transport;
+use crate::kernels::entries::{Entry, Op};
+use crate::kernels::schedule::chunked::max_chunk_tiles;
+use crate::kernels::schedule::shared::shared_tile_count;
+use crate::plan::variant::{SHARED_TILES, SMALL_TILE};
+use crate::plan::{Variant, check};
+
+/// Rows a rank up to which the 64-row tile is used.
+const SMALL_ROWS: u32 = 64;
+
+/// A kernel and the calls that take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub entry: &'static Entry,
+    /// Calls with more rows, over all ranks, take another.
+    pub most_rows: u32,
+}
+
+/// The kernels of a plan, those for fewer rows first; the last takes what the others do not.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernels {
+    few: [Option<Choice>; 3],
+    main: &'static Entry,
+    /// For calls with an epilogue, where the plan has such.
+    pub epilogue: Option<&'static Entry>,
+    max_m: u32,
+}
+
+impl Kernels {
+    /// The kernels for calls of up to `max_m` rows.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) if the variant was not compiled.
+    pub fn of(variant: Variant, transport: Transport, world: u32, max_m: u32, has_epilogue: bool) -> Result<Self> {
+        let main = variant.entry(Op::GemmReduceScatter)?;
+        let epilogue = if has_epilogue { Some(variant.entry(Op::GemmReduceScatterEpilogue)?) } else { None };
+        let shared = |tile: [u32; 2]| {
+            // Whoever asks for staging wants no computing SM to touch the link.
+            let wanted = transport != Transport::Staged;
+            let entry = if wanted { variant.entry_of(Op::FewRowsReduceScatter, tile) } else { None };
+            entry.map(|entry| Choice { entry, most_rows: tile[0] })
+        };
+        let small = variant.entry_of(Op::GemmReduceScatter, SMALL_TILE);
+        let small = small.map(|entry| Choice { entry, most_rows: SMALL_ROWS * world });
+        Ok(Self { few: [shared(SHARED_TILES[0]), shared(SHARED_TILES[1]), small], main, epilogue, max_m })
+    }
+
+    /// The kernel for a call over `m` rows.
+    pub fn for_rows(&self, m: u32) -> &'static Entry {
+        self.few.iter().flatten().find(|choice| m <= choice.most_rows).map_or(self.main, |choice| choice.entry)
+    }
+
+    /// The kernels that some call takes, with the most rows that one does.
+    pub fn used(&self) -> impl Iterator<Item = Choice> + '_ {
+        let main = Choice { entry: self.main, most_rows: u32::MAX };
+        let mut reached = None;
+        let epilogue = self.epilogue.map(|entry| Choice { entry, most_rows: self.max_m });
+        let plain = self.few.iter().flatten().copied().chain([main]).filter_map(move |choice| {
+            let most_rows = min(choice.most_rows, self.max_m);
+            let is_used = reached.is_none_or(|reached| most_rows > reached);
+            reached = max(reached, Some(most_rows));
+            is_used.then_some(Choice { most_rows, ..choice })
+        });
+        plain.chain(epilogue)
+    }
+
+    /// Tiles that a slot must hold, and bytes of all slots of one parity: kernels share signals and slots, so room for the
+    /// larger number of tiles, and for the larger slots.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) if there are more tiles than can be counted.
+    pub fn slots(&self, n: u32, world: u32) -> Result<(u32, u64)> {
+        let mut slot_tiles = 0;
+        for Choice { entry, most_rows } in self.used() {
+            let tile = entry.tile_extent();
+            check::tile_count(most_rows + entry.row_align - 1, n, tile)?;
+            let tiles = match entry.op {
+                Op::FewRowsReduceScatter if most_rows == 0 => 0,
+                Op::FewRowsReduceScatter => shared_tile_count(n, tile[1]),
+                _ => max_chunk_tiles(most_rows, n, world, tile, entry.row_align),
+            };
+            slot_tiles = max(slot_tiles, tiles);
+        }
+        let slots_bytes = |entry: &Entry| u64::from(world) * u64::from(slot_tiles) * u64::from(entry.slot_tile_bytes);
+        Ok((slot_tiles, self.used().map(|used| slots_bytes(used.entry)).max().unwrap_or(0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Layout;
+
+    fn tiles(transport: Transport, world: u32, rows: impl IntoIterator<Item = u32>) -> Vec<[u32; 2]> {
+        let kernels = Kernels::of(Variant::default(), transport, world, 8192, false).unwrap();
+        rows.into_iter().map(|m| kernels.for_rows(m).tile_extent()).collect()
+    }
+
+    #[test]
+    fn the_rows_of_a_call_choose_its_tile() {
+        let rows = [0, 1, 64, 65, 128, 129, 256, 257, 8192];
+        let (few, more, small, main) = ([64, 64], [128, 64], SMALL_TILE, [128, 256]);
+        assert_eq!(tiles(Transport::Push, 4, rows), [few, few, few, more, more, small, small, main, main]);
+        assert_eq!(tiles(Transport::Staged, 4, rows), [small, small, small, small, small, small, small, main, main]);
+        assert_eq!(tiles(Transport::Push, 1, [64, 128, 129]), [few, more, main]);
+    }
+
+    #[test]
+    fn only_kernels_that_some_call_takes_are_used() {
+        let used = |layout, world, max_m| {
+            let variant = Variant { layout, ..Variant::default() };
+            let kernels = Kernels::of(variant, Transport::Push, world, max_m, false).unwrap();
+            kernels.used().map(|used| (used.entry.tile_extent(), used.most_rows)).collect::<Vec<_>>()
+        };
+        assert_eq!(used(Layout::Nt, 4, 0), [([64, 64], 0)]);
+        assert_eq!(used(Layout::Nt, 4, 64), [([64, 64], 64)]);
+        assert_eq!(used(Layout::Nt, 4, 100), [([64, 64], 64), ([128, 64], 100)]);
+        assert_eq!(used(Layout::Nt, 1, 200), [([64, 64], 64), ([128, 64], 128), ([128, 256], 200)]);
+        assert_eq!(used(Layout::Nt, 4, 8192), [([64, 64], 64), ([128, 64], 128), ([64, 128], 256), ([128, 256], 8192)]);
+        assert_eq!(used(Layout::Tn, 4, 16), [([128, 256], 16)]);
+    }
+
+    #[test]
+    fn slots_hold_every_kernels_tiles() {
+        let of = |max_m, n| Kernels::of(Variant::default(), Transport::Push, 2, max_m, false).unwrap().slots(n, 2);
+        // 128 shared tiles of 8 KiB, two senders.
+        assert_eq!(of(64, 8192).unwrap(), (128, 2 * 128 * 8192));
+        // 4096 rows a rank are 32 × 32 main tiles of 64 KiB.
+        assert_eq!(of(8192, 8192).unwrap(), (1024, 2 * 1024 * 65_536));
+        assert_eq!(of(0, 8192).unwrap().0, 0);
+        // Calls with an epilogue take the main tile, however few their rows are: 1 × 32 of 64 KiB.
+        let kernels = Kernels::of(Variant::default(), Transport::Push, 2, 64, true).unwrap();
+        assert_eq!(kernels.slots(8192, 2).unwrap(), (128, 2 * 128 * 65_536));
+        assert!(of(64, i32::MAX as u32).unwrap_err().to_string().contains("tiles"));
+    }
+}

@@ -1,0 +1,267 @@
+//! GEMM + ReduceScatter for few rows: a tile holds the rows of every owner, so that each column of B is read by one CTA alone.
+//!
+//! With a tile of its own for each owner, as in [`super::gemm_reduce_scatter`], every CTA of such a call would read most of its
+//! bytes only to multiply them with a few rows. Slots, signals, credits and epochs are the same; what differs:
+//!
+//! | CTAs | producer | storer | consumers |
+//! | --- | --- | --- | --- |
+//! | computing | operands of every tile; A's box is cut to the rows of the call | each owner's rows of a tile to its slot, then the signals | multiply |
+//! | of the partition, or all when it is empty | | | add the slots of the own rows of every tile |
+//!
+//! Partials are always added from the slots: own rows may lie anywhere in a tile, where no box of D begins.
+
+use super::Kernel;
+use super::gemm_reduce_scatter::{GemmReduceScatter, workspace};
+use crate::abi::{GemmReduceScatterArgs, Transport, WaitKind};
+use crate::collective::epilogue::{store_panels, write_panels};
+use crate::collective::mainloop::{load_operands, multiply};
+use crate::collective::setup::{init_barriers, operand_ring, panel_ring};
+use crate::comm::route::owner_at_step;
+use crate::comm::signal::{tile_tag, wait_signal};
+use crate::comm::workspace::Workspace;
+use crate::config::{PANEL_ROWS, ROW_BYTES, SMEM_ALIGN, TileBox, TileConfig};
+use crate::layout::slot::{TileExtent, panel_offset};
+use crate::machine::{Aborted, Mbarriers, PutSignals, ReduceJob, Signals, ThreadRole, WarpgroupRole};
+use crate::pipeline::state::PipelineState;
+use crate::schedule::shared::{SharedTile, SharedTiles};
+use crate::shape::{CtaPosition, Rank, Role, SmemAddr, div_ceil, min};
+
+/// The kernel; `STAGES` is `C::STAGES`. Calls have at most `C::TILE_M` rows.
+pub struct FewRowsReduceScatter<C, const STAGES: u32>(core::marker::PhantomData<C>);
+
+/// Rows of a swizzle's period.
+const PERIOD_ROWS: u32 = SMEM_ALIGN / ROW_BYTES;
+
+/// One CTA's view of the call.
+struct Call<'a, C> {
+    args: &'a GemmReduceScatterArgs,
+    at: CtaPosition,
+    tiles: SharedTiles,
+    epoch: u32,
+    config: core::marker::PhantomData<C>,
+}
+
+impl<'a, C: TileConfig> Call<'a, C> {
+    #[inline(always)]
+    fn new<M: Signals>(m: &M, args: &'a GemmReduceScatterArgs, at: CtaPosition) -> Self {
+        let tiles = SharedTiles { m: args.m, n: args.n, world: args.world, tile_n: C::TILE_N };
+        let epoch = m.load_acquire_gpu(workspace::<C>(args, Rank(args.rank)).epoch());
+        Self { args, at, tiles, epoch, config: core::marker::PhantomData }
+    }
+
+    #[inline(always)]
+    fn rank(&self) -> Rank {
+        Rank(self.args.rank)
+    }
+
+    #[inline(always)]
+    fn of(&self, rank: Rank) -> Workspace {
+        workspace::<C>(self.args, rank)
+    }
+
+    #[inline(always)]
+    fn k_tiles(&self) -> u32 {
+        div_ceil(self.args.k, C::TILE_K)
+    }
+
+    /// A's box: the host cuts the tensor map's in the same way.
+    #[inline(always)]
+    fn a_box(&self) -> TileBox {
+        C::A_BOX.cut_to(self.args.m)
+    }
+
+    #[inline(always)]
+    fn compute_ctas(&self) -> u32 {
+        self.at.num_ctas - self.args.partition_ctas
+    }
+
+    /// This CTA's `nth` tile to compute.
+    #[inline(always)]
+    fn compute_tile(&self, nth: u32) -> Option<SharedTile> {
+        if self.at.cta >= self.compute_ctas() {
+            return None;
+        }
+        self.tiles.tile(self.at.cta + nth * self.compute_ctas())
+    }
+
+    /// First tile whose own rows this CTA adds, and the distance to the next.
+    #[inline(always)]
+    fn first_to_reduce(&self) -> Option<(u32, u32)> {
+        if self.args.partition_ctas == 0 {
+            Some((self.at.cta, self.at.num_ctas))
+        } else if self.at.cta >= self.compute_ctas() {
+            Some((self.at.cta - self.compute_ctas(), self.args.partition_ctas))
+        } else {
+            None
+        }
+    }
+
+    /// The owner of rows at step `step`, if there is one: peers first, each rank in another order.
+    #[inline(always)]
+    fn owner(&self, step: u32) -> Option<Rank> {
+        let owner = owner_at_step(self.rank(), self.args.world, step);
+        if self.tiles.owns(owner) { Some(owner) } else { None }
+    }
+
+    #[inline(always)]
+    fn produce<M: ThreadRole, const STAGES: u32>(&self, m: &M) -> Result<(), Aborted> {
+        let ring = operand_ring::<M, C, STAGES>(m, Role::Producer);
+        let mut state = PipelineState::start();
+        let (k_tiles, a_box, mut nth) = (self.k_tiles(), self.a_box(), 0);
+        while let Some(tile) = self.compute_tile(nth) {
+            load_operands::<M, C, STAGES>(&ring, &mut state, 0, tile.col, k_tiles, a_box)?;
+            nth += 1;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn store<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
+        let mut state = PipelineState::start();
+        let mut nth = 0;
+        while let Some(tile) = self.compute_tile(nth) {
+            if nth == 0 {
+                self.wait_credits(m)?;
+            }
+            let panels = TileExtent { rows: self.args.m, cols: tile.cols }.panels::<C>();
+            store_panels::<M, C>(m, &mut state, panels, |consumer, panel, src| {
+                self.send_panel(m, tile.index, consumer, panel, src);
+            })?;
+            m.wait_group_complete::<0>();
+            m.fence_proxy_async_global();
+            let mut step = 0;
+            while step < self.args.world {
+                if let Some(owner) = self.owner(step) {
+                    m.store_release_sys(self.of(owner).signal(self.rank(), tile.index), self.epoch);
+                }
+                step += 1;
+            }
+            nth += 1;
+        }
+        Ok(())
+    }
+
+    /// Storer: waits until every owner has consumed what this rank sent it two epochs ago.
+    #[inline(always)]
+    fn wait_credits<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
+        let awaited = self.epoch.wrapping_sub(2);
+        let mut step = 0;
+        while step + 1 < self.args.world {
+            if let Some(owner) = self.owner(step) {
+                let credit = self.of(self.rank()).credit(owner);
+                wait_signal(m, Role::Storer, WaitKind::Credit, owner.0, credit, awaited)?;
+            }
+            step += 1;
+        }
+        // The owners' reads come before the copy engine's next writes.
+        m.fence_proxy_async_global();
+        Ok(())
+    }
+
+    /// Storer: stores each owner's rows of a panel at `src` into its slot.
+    #[inline(always)]
+    fn send_panel<M: ThreadRole>(&self, m: &M, tile: u32, consumer: u32, panel: u32, src: SmemAddr) {
+        let by_stores = self.args.transport == Transport::PushStores as u32;
+        let mut step = 0;
+        while step < self.args.world {
+            if let Some(owner) = self.owner(step) {
+                let segment = self.tiles.segment(owner, consumer);
+                let (off, bytes) = (segment.first * ROW_BYTES, segment.rows * ROW_BYTES);
+                let slot = self.of(owner).slot(self.epoch, self.rank(), tile);
+                let to = slot.plus((panel_offset::<C>(consumer, panel) + off) as u64);
+                if bytes > 0 && by_stores && owner != self.rank() {
+                    m.push_bytes(to, src.plus(off), bytes);
+                } else if bytes > 0 {
+                    m.store_bytes(to, src.plus(off), bytes);
+                }
+            }
+            step += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn consume<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
+        let role = Role::Consumer(consumer);
+        let operands = operand_ring::<M, C, STAGES>(m, role);
+        let panels = panel_ring::<M, C>(m, role, consumer);
+        let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
+        let rows = min(self.a_box().rows.saturating_sub(consumer * PANEL_ROWS), PANEL_ROWS);
+        let mut nth = 0;
+        while let Some(tile) = self.compute_tile(nth) {
+            let mut acc = m.zero_acc();
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, rows, self.k_tiles(), &mut acc)?;
+            let extent = TileExtent { rows: self.args.m, cols: tile.cols };
+            write_panels::<M, C>(&panels, &mut panel_state, consumer, extent.panels::<C>(), &acc)?;
+            nth += 1;
+        }
+        self.reduce(m, consumer)
+    }
+
+    /// Consumer: adds up the own rows in its half of tiles from their slots.
+    #[inline(always)]
+    fn reduce<M: WarpgroupRole<C>>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
+        let Some((mut index, distance)) = self.first_to_reduce() else { return Ok(()) };
+        let own = self.of(self.rank());
+        let segment = self.tiles.segment(self.rank(), consumer);
+        if segment.rows == 0 {
+            return Ok(());
+        }
+        // The job begins at a period of the swizzle, and skips the rows before the own ones.
+        let skip = segment.first % PERIOD_ROWS;
+        let rows_off = (segment.first - skip) * ROW_BYTES;
+        while let Some(tile) = self.tiles.tile(index) {
+            let mut sender = 0;
+            while sender < self.args.world {
+                let signal = own.signal(Rank(sender), index);
+                let tag = tile_tag(sender, index);
+                wait_signal(m, Role::Consumer(consumer), WaitKind::Signal, tag, signal, self.epoch)?;
+                sender += 1;
+            }
+            let slot = own.slot(self.epoch, Rank(0), index);
+            let col_bytes = tile.col as u64 * C::OUT.bytes() as u64;
+            m.reduce(&ReduceJob {
+                slot: slot.plus((panel_offset::<C>(consumer, 0) + rows_off) as u64),
+                slot_stride: own.slot_stride(),
+                slots: self.args.world,
+                skip,
+                dst: self.args.d.plus(segment.chunk_row as u64 * self.args.d_stride + col_bytes),
+                dst_stride: self.args.d_stride,
+                rows: skip + segment.rows,
+                cols: tile.cols,
+                finish: None,
+            });
+            index += distance;
+        }
+        Ok(())
+    }
+}
+
+impl<C: TileConfig, const STAGES: u32> Kernel for FewRowsReduceScatter<C, STAGES> {
+    type Args = GemmReduceScatterArgs;
+    type Config = C;
+
+    #[inline(always)]
+    fn setup<M: Mbarriers>(m: &M) {
+        init_barriers::<M, C>(m);
+    }
+
+    #[inline(always)]
+    fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
+        match role {
+            Role::Producer => Call::<C>::new(m, args, at).produce::<M, STAGES>(m),
+            Role::Storer => Call::<C>::new(m, args, at).store(m),
+            Role::Loader | Role::Consumer(_) => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn consumer<M: WarpgroupRole<C>>(m: &M, args: &Self::Args, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
+        Call::<C>::new(m, args, at).consume::<M, STAGES>(m, consumer)
+    }
+
+    /// As in [`GemmReduceScatter`]: credits, and the next epoch.
+    #[inline(always)]
+    fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition) {
+        GemmReduceScatter::<C, STAGES>::leave(m, args, at);
+    }
+}
