@@ -4,7 +4,8 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use tilewire::kernels::abi::{
-    FaultRecord, GemmArgs, GemmReduceScatterArgs, Launch, LinkArgs, LinkRound, LinkTimes, TensorMap, Watchdog,
+    EpilogueArgs, FaultRecord, GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs,
+    Launch, LinkArgs, LinkRound, LinkTimes, TensorMap, Watchdog,
 };
 use tilewire::kernels::entries::{ENTRIES, Op};
 use tilewire_builder::contract::parse_param;
@@ -23,8 +24,8 @@ macro_rules! assert_layout {
 #[test]
 fn fields_lie_where_the_kernels_read_them() {
     assert_eq!((size_of::<TensorMap>(), align_of::<TensorMap>()), (128, 16));
-    assert_layout!(Launch<GemmArgs>, size 544, align 16, { maps: 0, args: 384 });
-    assert_layout!(Launch<GemmReduceScatterArgs>, size 640, align 16, { maps: 0, args: 384 });
+    assert_layout!(Launch<GemmArgs>, size 672, align 16, { maps: 0, args: 512 });
+    assert_layout!(Launch<GemmReduceScatterArgs>, size 768, align 16, { maps: 0, args: 512 });
     assert_layout!(GemmArgs, size 152, align 8, {
         m: 0, n: 4, k: 8, raster_group: 12, split_tiles: 16, reserved: 20, shares: 24, scales: 32, watchdog: 48,
     });
@@ -33,6 +34,11 @@ fn fields_lie_where_the_kernels_read_them() {
         pace_ns: 36, reserved: 40, slot_tiles: 44, parity_stride: 48, workspaces: 56, d: 120, d_stride: 128, scales: 136,
         watchdog: 152,
     });
+    assert_layout!(EpilogueArgs, size 56, align 8, {
+        alpha: 0, beta: 4, activation: 8, source: 12, bias: 16, scale_a: 24, scale_b: 32, c: 40, c_stride: 48,
+    });
+    assert_layout!(GemmEpilogueArgs, size 192, align 8, { gemm: 0, epilogue: 136 });
+    assert_layout!(GemmReduceScatterEpilogueArgs, size 312, align 8, { call: 0, epilogue: 256 });
     assert_layout!(LinkArgs, size 192, align 8, {
         mode: 0, message: 4, stage: 8, depth: 12, repeats: 16, pulls: 20, begins: 24, epoch: 28, payload: 32, waits: 36,
         bytes: 40, src: 48, dst: 56, own_word: 64, peer_word: 72, times: 80, watchdog: 88,
@@ -61,6 +67,8 @@ fn the_table_has_the_sizes_of_the_structs() {
         let size = match entry.op {
             Op::Gemm => size_of::<Launch<GemmArgs>>(),
             Op::GemmReduceScatter | Op::FewRowsReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
+            Op::GemmEpilogue => size_of::<Launch<GemmEpilogueArgs>>(),
+            Op::GemmReduceScatterEpilogue => size_of::<Launch<GemmReduceScatterEpilogueArgs>>(),
             Op::Link => size_of::<Launch<LinkArgs>>(),
         };
         assert_eq!(entry.param_bytes, size, "{}", entry.name);

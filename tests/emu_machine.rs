@@ -135,6 +135,7 @@ impl Relay {
                     dst_stride: 128,
                     rows: 64,
                     cols: 64,
+                    finish: None,
                 };
                 Reduce::<Small>::reduce(m, &job);
                 m.store_release_sys(left_credit, epoch);
@@ -261,7 +262,17 @@ fn a_reduction_adds_in_slot_order_and_rounds_once() {
     }
     let body = move |m: &Agent, _, _| {
         let slot_stride = u64::from(PANEL);
-        let job = ReduceJob { slot: slots, slot_stride, slots: 3, dst: d, skip: 0, dst_stride: 90, rows: 5, cols: 33 };
+        let job = ReduceJob {
+            slot: slots,
+            slot_stride,
+            slots: 3,
+            dst: d,
+            skip: 0,
+            dst_stride: 90,
+            rows: 5,
+            cols: 33,
+            finish: None,
+        };
         Reduce::<Small>::reduce(m, &job);
         Ok(())
     };

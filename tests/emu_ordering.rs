@@ -16,8 +16,17 @@ fn unordered_writes_of_one_place_race() {
     broken(Violation::Race, None, |emu| {
         let dst = alloc(emu, 0, PANEL as usize);
         let body = move |m: &Agent, _: CtaPosition, role: Role| {
-            let job =
-                ReduceJob { slot: dst, slot_stride: 0, slots: 0, dst, skip: 0, dst_stride: 128, rows: 64, cols: 64 };
+            let job = ReduceJob {
+                slot: dst,
+                slot_stride: 0,
+                slots: 0,
+                dst,
+                skip: 0,
+                dst_stride: 128,
+                rows: 64,
+                cols: 64,
+                finish: None,
+            };
             assert_eq!(role, Role::Consumer(0));
             Reduce::<Small>::reduce(m, &job);
             Ok(())
@@ -45,7 +54,17 @@ fn reader(emu: &mut Emulation, slot: GlobalAddr, signal: GlobalAddr, credit: Opt
     let d = alloc(emu, 1, PANEL as usize);
     launch(emu, 1, &[Role::Consumer(0)], move |m, role| {
         wait_word(m, role, signal, 1);
-        let job = ReduceJob { slot, slot_stride: 0, slots: 1, dst: d, skip: 0, dst_stride: 128, rows: 64, cols: 64 };
+        let job = ReduceJob {
+            slot,
+            slot_stride: 0,
+            slots: 1,
+            dst: d,
+            skip: 0,
+            dst_stride: 128,
+            rows: 64,
+            cols: 64,
+            finish: None,
+        };
         Reduce::<Small>::reduce(m, &job);
         if let Some(credit) = credit {
             m.store_release_sys(credit, 1);
@@ -104,8 +123,17 @@ fn a_reader_that_takes_no_signal_races() {
                 m.store_release_sys(signal, 1);
             }
             _ => {
-                let job =
-                    ReduceJob { slot, slot_stride: 0, slots: 1, dst: d, skip: 0, dst_stride: 128, rows: 64, cols: 64 };
+                let job = ReduceJob {
+                    slot,
+                    slot_stride: 0,
+                    slots: 1,
+                    dst: d,
+                    skip: 0,
+                    dst_stride: 128,
+                    rows: 64,
+                    cols: 64,
+                    finish: None,
+                };
                 Reduce::<Small>::reduce(m, &job);
             }
         });

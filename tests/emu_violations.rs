@@ -411,6 +411,7 @@ fn tensor_maps_are_given_and_obey_their_rules() {
             Some(map),
             None,
             None,
+            None,
         ])
     };
     emu.launch(with(map)).unwrap();

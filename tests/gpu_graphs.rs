@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Case, TestResult, expect_eq, text};
 use gpu_support::{Bits, Job, stream_of, virtual_ranks};
 use tilewire::driver::{CaptureMode, DeviceBuffer, Event, Function, Gpu, Graph, LaunchShape, Module, Stream, launch};
-use tilewire::kernels::abi::{Launch, Placement, TensorMap, Transport};
+use tilewire::kernels::abi::{Launch, MAPS, Placement, TensorMap, Transport};
 use tilewire::world::{RawStream, World};
 
 const RANKS: usize = 4;
@@ -161,7 +161,7 @@ struct LateArgs {
 
 fn late_add(function: &Function, out: &DeviceBuffer, milliseconds: u32, stream: &Stream) -> TestResult {
     let args = LateArgs { out: out.addr().0, value: 1, nanoseconds: milliseconds * 1_000_000 };
-    let params = Launch { maps: [TensorMap::UNUSED; 3], args };
+    let params = Launch { maps: [TensorMap::UNUSED; MAPS], args };
     // SAFETY: the parameter is the kernel's, and the graph keeps `out`, whose use is recorded.
     unsafe { launch(function, &LaunchShape::linear(1, 1, 0), &params, stream) }.map_err(text)?;
     out.record_use(stream).map_err(text)

@@ -30,14 +30,19 @@ pub enum Operand {
     B = 1,
     /// D, M×N row-major; box of `D_BOX`.
     D = 2,
+    /// C, or what is added after the activation: M×N row-major, of D's type; box of `D_BOX`.
+    C = 3,
 }
+
+/// Tensor maps of a launch: one for each [`Operand`].
+pub const MAPS: usize = 4;
 
 /// The single parameter of every kernel: tensor maps first, then the kernel's own arguments.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<Args> {
-    /// Tensor maps of A, B and D.
-    pub maps: [TensorMap; 3],
+    /// Tensor maps of A, B, D and C.
+    pub maps: [TensorMap; MAPS],
     /// The kernel's arguments.
     pub args: Args,
 }
@@ -206,6 +211,85 @@ pub struct GemmArgs {
     pub watchdog: Watchdog,
 }
 
+/// What is applied to each element of a finished product. The codes are those of [`EpilogueArgs::activation`].
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// The value itself.
+    #[default]
+    None = 0,
+    /// `max(x, 0)`; a NaN stays one.
+    Relu = 1,
+    /// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))`.
+    GeluTanh = 2,
+    /// `x / 2 · (1 + erf(x / √2))`.
+    GeluErf = 3,
+    /// `x / (1 + exp(−x))`.
+    Silu = 4,
+}
+
+impl Activation {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::None, Self::Relu, Self::GeluTanh, Self::GeluErf, Self::Silu];
+
+    /// The usual name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Relu => "relu",
+            Self::GeluTanh => "gelu-tanh",
+            Self::GeluErf => "gelu-erf",
+            Self::Silu => "silu",
+        }
+    }
+}
+
+/// Where the matrix of [`Operand::C`] goes in an epilogue. The codes are those of [`EpilogueArgs::source`].
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// There is none.
+    None = 0,
+    /// Times beta, before the bias and the activation.
+    Scaled = 1,
+    /// As it is, after the activation.
+    Residual = 2,
+}
+
+/// Epilogue of a product: `D = act(alpha · scale_a · scale_b · (A · B) + beta · C + bias) + residual`, in f32, rounded
+/// once.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EpilogueArgs {
+    /// Factor of the product.
+    pub alpha: f32,
+    /// Factor of C.
+    pub beta: f32,
+    /// [`Activation`] as a number.
+    pub activation: u32,
+    /// [`Source`] as a number.
+    pub source: u32,
+    /// One element of D's type a column; address 0 is none.
+    pub bias: GlobalAddr,
+    /// Scale of A, one f32; address 0 is none.
+    pub scale_a: GlobalAddr,
+    /// Scale of B, one f32; address 0 is none.
+    pub scale_b: GlobalAddr,
+    /// First element of C or of the residual, for roles that read it without a tensor map.
+    pub c: GlobalAddr,
+    /// Bytes from one row of it to the next.
+    pub c_stride: u64,
+}
+
+/// Arguments of the plain GEMM with an epilogue.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct GemmEpilogueArgs {
+    /// The product.
+    pub gemm: GemmArgs,
+    /// What becomes of it.
+    pub epilogue: EpilogueArgs,
+}
 /// Scales of A and B, f32 in device memory, for 8-bit operands: every sum of products is multiplied by both, once. The null
 /// address stands for 1.
 pub type Scales = [GlobalAddr; 2];
@@ -274,6 +358,16 @@ pub struct GemmReduceScatterArgs {
     pub scales: Scales,
     /// Bounds of the waits.
     pub watchdog: Watchdog,
+}
+
+/// Arguments of GEMM + ReduceScatter with an epilogue, which is applied to the sum over ranks.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct GemmReduceScatterEpilogueArgs {
+    /// Product and reduction.
+    pub call: GemmReduceScatterArgs,
+    /// What becomes of this rank's rows of the sum.
+    pub epilogue: EpilogueArgs,
 }
 
 /// What a link kernel does.

@@ -2,7 +2,7 @@
 //! PTX against it; the host loads and launches from it.
 #![forbid(unsafe_code)]
 
-use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch, LinkArgs};
+use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Launch, LinkArgs};
 // The rows name tiles, layouts and types of it.
 use crate::config::*;
 
@@ -13,6 +13,10 @@ pub enum Op {
     Gemm,
     /// `D = A · B`, summed over ranks and scattered.
     GemmReduceScatter,
+    /// `D = act(alpha · (A · B) + beta · C + bias) + residual`.
+    GemmEpilogue,
+    /// The same of the sum over ranks, scattered.
+    GemmReduceScatterEpilogue,
     /// The same for few rows: tiles hold the rows of every owner.
     FewRowsReduceScatter,
     /// Copies and signals over a link; no operands, so that types and layouts of its entry mean nothing.
@@ -176,6 +180,34 @@ macro_rules! for_each_entry {
                 sm90_bf16_gemm_few_rows_reduce_scatter_nt_f32_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, Bf16, F32>;
                 sm90_f16_gemm_few_rows_reduce_scatter_nt_f16_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, F16, F16>;
                 sm90_f16_gemm_few_rows_reduce_scatter_nt_f32_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, F16, F32>;
+            }
+            GemmEpilogueArgs {
+                sm90_bf16_gemm_epilogue_nt_bf16_128x256x64: GemmEpilogue, Tile128x256<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_epilogue_nt_f32_128x256x64: GemmEpilogue, Tile128x256<Nt, Bf16, F32>;
+                sm90_bf16_gemm_epilogue_nn_bf16_128x256x64: GemmEpilogue, Tile128x256<Nn, Bf16, Bf16>;
+                sm90_bf16_gemm_epilogue_nn_f32_128x256x64: GemmEpilogue, Tile128x256<Nn, Bf16, F32>;
+                sm90_bf16_gemm_epilogue_tn_bf16_128x256x64: GemmEpilogue, Tile128x256<Tn, Bf16, Bf16>;
+                sm90_bf16_gemm_epilogue_tn_f32_128x256x64: GemmEpilogue, Tile128x256<Tn, Bf16, F32>;
+                sm90_f16_gemm_epilogue_nt_f16_128x256x64: GemmEpilogue, Tile128x256<Nt, F16, F16>;
+                sm90_f16_gemm_epilogue_nt_f32_128x256x64: GemmEpilogue, Tile128x256<Nt, F16, F32>;
+                sm90_f16_gemm_epilogue_nn_f16_128x256x64: GemmEpilogue, Tile128x256<Nn, F16, F16>;
+                sm90_f16_gemm_epilogue_nn_f32_128x256x64: GemmEpilogue, Tile128x256<Nn, F16, F32>;
+                sm90_f16_gemm_epilogue_tn_f16_128x256x64: GemmEpilogue, Tile128x256<Tn, F16, F16>;
+                sm90_f16_gemm_epilogue_tn_f32_128x256x64: GemmEpilogue, Tile128x256<Tn, F16, F32>;
+            }
+            GemmReduceScatterEpilogueArgs {
+                sm90_bf16_gemm_reduce_scatter_epilogue_nt_bf16_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_epilogue_nt_f32_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Nt, Bf16, F32>;
+                sm90_bf16_gemm_reduce_scatter_epilogue_nn_bf16_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Nn, Bf16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_epilogue_nn_f32_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Nn, Bf16, F32>;
+                sm90_bf16_gemm_reduce_scatter_epilogue_tn_bf16_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Tn, Bf16, Bf16>;
+                sm90_bf16_gemm_reduce_scatter_epilogue_tn_f32_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Tn, Bf16, F32>;
+                sm90_f16_gemm_reduce_scatter_epilogue_nt_f16_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Nt, F16, F16>;
+                sm90_f16_gemm_reduce_scatter_epilogue_nt_f32_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Nt, F16, F32>;
+                sm90_f16_gemm_reduce_scatter_epilogue_nn_f16_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Nn, F16, F16>;
+                sm90_f16_gemm_reduce_scatter_epilogue_nn_f32_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Nn, F16, F32>;
+                sm90_f16_gemm_reduce_scatter_epilogue_tn_f16_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Tn, F16, F16>;
+                sm90_f16_gemm_reduce_scatter_epilogue_tn_f32_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Tn, F16, F32>;
             }
         }
     };

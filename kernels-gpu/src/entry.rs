@@ -4,12 +4,16 @@ mod link;
 
 use core::arch::{asm, global_asm};
 
-use crate::abi::{GemmArgs, GemmReduceScatterArgs, Launch, TensorMap};
+use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Launch, TensorMap};
 // The rows name tiles, layouts and types of it.
 use crate::config::*;
 use crate::entries::for_each_entry;
 use crate::kernels::few_rows_reduce_scatter::FewRowsReduceScatter;
-use crate::kernels::{Kernel, Watched, gemm::Gemm, gemm_reduce_scatter::GemmReduceScatter};
+use crate::kernels::gemm::Gemm;
+use crate::kernels::gemm_epilogue::GemmEpilogue;
+use crate::kernels::gemm_reduce_scatter::GemmReduceScatter;
+use crate::kernels::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
+use crate::kernels::{Kernel, Watched};
 use crate::machine::WarpgroupRole;
 use crate::shape::{CtaPosition, Role, WARPGROUP_THREADS};
 use crate::sm90::machine::{Cta, Warpgroup};

@@ -6,7 +6,7 @@
 //! | layer | holds |
 //! | --- | --- |
 //! | [`shape`], [`config`], [`abi`], [`entries`] | words that everybody shares, tile constants, parameter structs, the entry table |
-//! | [`layout`] | where a byte is (pure) |
+//! | [`layout`], [`finish`] | where a byte is; what becomes of a finished value (pure) |
 //! | [`schedule`] | which tile, in which order (pure) |
 //! | [`comm::route`], [`comm::workspace`] | which rank, which row, which address (pure) |
 //! | [`machine`] | what a kernel may ask of the machine (traits) |
@@ -24,6 +24,7 @@ pub mod config;
 pub mod entries;
 #[cfg(target_arch = "nvptx64")]
 mod entry;
+pub mod finish;
 pub mod kernels;
 pub mod layout;
 pub mod machine;

@@ -107,7 +107,7 @@ impl SmallGemm {
         Self { m, n, k, a, b, d }
     }
 
-    pub fn maps(&self) -> [Option<EmulatedMap>; 3] {
+    pub fn maps(&self) -> [Option<EmulatedMap>; 4] {
         let map = |base, rows, cols, box_rows| {
             let row_stride_bytes = u64::from(Self::stride(cols));
             Some(EmulatedMap { base, rows, cols, row_stride_bytes, element_bytes: 2, box_rows })
@@ -116,6 +116,7 @@ impl SmallGemm {
             map(self.a, self.m, self.k, Small::A_BOX.rows),
             map(self.b, self.n, self.k, Small::B_BOX.rows),
             map(self.d, self.m, self.n, PANEL_ROWS),
+            None,
         ]
     }
 

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 /// The kernels of `common/kernels.ptx`.
 mod kernels {
     use tilewire::driver::{Function, Gpu, LaunchShape, Module, Stream, launch};
-    use tilewire::kernels::abi::{Launch, TensorMap};
+    use tilewire::kernels::abi::{Launch, MAPS, TensorMap};
     use tilewire::kernels::shape::GlobalAddr;
 
     use super::common::text;
@@ -35,7 +35,7 @@ mod kernels {
     pub const ONE_THREAD: LaunchShape = LaunchShape::linear(1, 1, 0);
 
     pub fn params(out: GlobalAddr, value: u32, nanoseconds: u32) -> Launch<Args> {
-        let mut maps = [TensorMap::UNUSED; 3];
+        let mut maps = [TensorMap::UNUSED; MAPS];
         maps[0].0[0] = 0x5EED;
         Launch { maps, args: Args { out: out.0, value, nanoseconds } }
     }

@@ -122,7 +122,7 @@ impl<C: TileConfig> BulkCopy for Agent<C> {
         let tile_box = match operand {
             Operand::A => C::A_BOX,
             Operand::B => C::B_BOX,
-            Operand::D => C::D_BOX,
+            Operand::D | Operand::C => C::D_BOX,
         };
         let values = (0..tile_box.rows / 64).map(|panel| operand_value(operand, row, col, panel)).collect();
         self.issue_load(Load { dst, values, src: None, bytes: tile_box.bytes(), full });

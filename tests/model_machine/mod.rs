@@ -20,6 +20,7 @@ mod watch;
 mod world;
 
 pub use agent::{Agent, Cta, Timing};
+pub use engine::operand_value;
 pub use memory::{D_STRIDE, Memory, Payload, d_panel};
 pub use tensor::multiplied;
 pub use watch::FOREVER;

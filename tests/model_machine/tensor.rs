@@ -5,7 +5,8 @@ use super::{Agent, Mutant};
 use std::collections::VecDeque;
 use tilewire_kernels::abi::Operand;
 use tilewire_kernels::config::{PANEL_BYTES, ROW_BYTES, TileConfig};
-use tilewire_kernels::machine::{PutSignals, Reduce, ReduceJob, ShareAcc, WarpgroupMma};
+use tilewire_kernels::finish::Finish;
+use tilewire_kernels::machine::{Epilogue, PutSignals, Reduce, ReduceJob, ShareAcc, WarpgroupMma};
 use tilewire_kernels::shape::{GlobalAddr, SmemAddr};
 
 /// An accumulator: which of its role's it is, what was multiplied into it, and the multiplications still reading.
@@ -107,6 +108,17 @@ impl<C: TileConfig> ShareAcc<C> for Agent<C> {
 
     fn publish(&self, addr: GlobalAddr, value: u32) {
         self.store_release_gpu(addr, value);
+    }
+}
+
+impl<C: TileConfig> Epilogue<C> for Agent<C> {
+    fn load_f32(&self, _addr: GlobalAddr) -> f32 {
+        1.0
+    }
+
+    fn finish(&self, panel: u32, buffer: SmemAddr, rows: u32, how: &Finish) {
+        let other = if how.has_other() { WarpgroupMma::<C>::load_panel(self, buffer, rows) } else { 0 };
+        WarpgroupMma::<C>::store_panel(self, buffer, &panel.wrapping_add(other));
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod arguments;
+pub mod epilogue;
 pub mod few_rows;
 pub mod fp8;
 pub mod fuzz;

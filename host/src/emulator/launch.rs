@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::agent::Agent;
 use super::tensor_map::EmulatedMap;
-use crate::kernels::abi::Watchdog;
+use crate::kernels::abi::{MAPS, Watchdog};
 use crate::kernels::config::SmemPlan;
 use crate::kernels::machine::Aborted;
 use crate::kernels::shape::{CtaPosition, Rank, Role};
@@ -27,8 +27,8 @@ pub struct KernelLaunch {
     pub smem_plan: SmemPlan,
     /// Dynamic shared memory of a CTA.
     pub smem_bytes: u32,
-    /// Tensor maps of A, B and D.
-    pub maps: [Option<EmulatedMap>; 3],
+    /// Tensor maps of A, B, D and C.
+    pub maps: [Option<EmulatedMap>; MAPS],
     /// Bounds of the waits; `None` waits for ever and cannot be aborted.
     pub watchdog: Option<Watchdog>,
     /// Roles of each CTA, one agent each.
@@ -55,7 +55,7 @@ impl KernelLaunch {
             num_ctas,
             smem_plan,
             smem_bytes: smem_plan.total_bytes,
-            maps: [None; 3],
+            maps: [None; MAPS],
             watchdog: None,
             roles: roles.to_vec(),
             setup: Rc::new(|_| {}),
@@ -76,8 +76,8 @@ impl KernelLaunch {
         self
     }
 
-    /// With these tensor maps of A, B and D.
-    pub fn with_maps(mut self, maps: [Option<EmulatedMap>; 3]) -> Self {
+    /// With these tensor maps of A, B, D and C.
+    pub fn with_maps(mut self, maps: [Option<EmulatedMap>; MAPS]) -> Self {
         self.maps = maps;
         self
     }

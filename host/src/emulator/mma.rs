@@ -3,15 +3,19 @@
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 
+use super::access::Proxy;
 use super::agent::Agent;
 use super::clock::Mark;
-use super::tensor::{decode_boxes, decode_tile, decode_tile_transposed, encode_tile, multiply, round, transpose};
+use super::tensor::{
+    decode, decode_boxes, decode_tile, decode_tile_transposed, encode_tile, multiply, round, transpose,
+};
 use super::trace::EventKind;
 use super::violation::{Failure, Violation};
 use super::world::{AgentLane, World};
 use crate::kernels::config::{Element, Major, PANEL_BYTES, PANEL_ROWS, ROW_BYTES, SMEM_ALIGN, TileConfig};
-use crate::kernels::machine::WarpgroupMma;
-use crate::kernels::shape::SmemAddr;
+use crate::kernels::finish::{Arithmetic, Finish};
+use crate::kernels::machine::{Epilogue, WarpgroupMma};
+use crate::kernels::shape::{GlobalAddr, SmemAddr};
 
 /// A 64 × `TILE_N` accumulator in f32, with the latest stage's product beside it where such are promoted.
 pub struct Accumulator(Rc<RefCell<Values>>);
@@ -156,7 +160,95 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
     }
 }
 
+impl<C: TileConfig> Epilogue<C> for Agent<'_> {
+    fn load_f32(&self, addr: GlobalAddr) -> f32 {
+        self.op(|w, me| {
+            w.must_be_warpgroup(me, "load_f32")?;
+            w.read_elements(me, addr, 1, Element::F32).map(|values| values[0])
+        })
+    }
+
+    fn finish(&self, panel: Panel, buffer: SmemAddr, rows: u32, how: &Finish) {
+        let other = if how.has_other() { Some(WarpgroupMma::<C>::load_panel(self, buffer, rows)) } else { None };
+        let panel = self.finished::<C>(panel, other, how);
+        WarpgroupMma::<C>::store_panel(self, buffer, &panel);
+    }
+}
+
+impl Agent<'_> {
+    /// The panel with its epilogue; `other` is what is added.
+    pub(super) fn finished<C: TileConfig>(&self, mut panel: Panel, other: Option<Panel>, how: &Finish) -> Panel {
+        let cols = how.cols.min(C::PANEL_COLS);
+        let bias = self.op(|w, me| w.read_bias(me, how, cols, C::OUT));
+        for (i, value) in panel.0.iter_mut().enumerate() {
+            let added = other.as_ref().map_or(0.0, |other| other.0[i]);
+            let bias = bias.get(i % C::PANEL_COLS as usize).copied().unwrap_or(0.0);
+            *value = how.value::<HostArithmetic>(*value, added, bias);
+        }
+        panel
+    }
+}
+
+/// The CPU's arithmetic: exact functions, rounded.
+pub struct HostArithmetic;
+
+impl Arithmetic for HostArithmetic {
+    fn fma(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    fn exp2(x: f32) -> f32 {
+        x.exp2()
+    }
+
+    fn recip(x: f32) -> f32 {
+        x.recip()
+    }
+}
+
 impl World {
+    /// Plain loads of `count` elements of global memory.
+    fn read_elements(
+        &mut self,
+        me: usize,
+        addr: GlobalAddr,
+        count: u32,
+        element: Element,
+    ) -> Result<Vec<f32>, Failure> {
+        let bytes = u64::from(count * element.bytes());
+        if !addr.0.is_multiple_of(u64::from(element.bytes())) {
+            return Err(Failure::new(Violation::Misaligned, format!("loads elements at {:#x}", addr.0)));
+        }
+        let mark = self.own_mark(me);
+        self.global_read(addr, bytes, mark, Proxy::Generic)?;
+        let mut values = vec![0.0; count as usize];
+        decode(self.memory.bytes(addr, bytes)?, element, &mut values);
+        Ok(values)
+    }
+
+    /// The bias of the first `cols` columns; none where the epilogue has none.
+    pub(super) fn read_bias(
+        &mut self,
+        me: usize,
+        how: &Finish,
+        cols: u32,
+        element: Element,
+    ) -> Result<Vec<f32>, Failure> {
+        if how.has_bias() { self.read_elements(me, how.bias, cols, element) } else { Ok(Vec::new()) }
+    }
+
+    /// One row of what an epilogue adds: `cols` elements at `addr`.
+    pub(super) fn read_other(
+        &mut self,
+        me: usize,
+        how: &Finish,
+        addr: GlobalAddr,
+        cols: u32,
+        element: Element,
+    ) -> Result<Vec<f32>, Failure> {
+        if how.has_other() { self.read_elements(me, addr, cols, element) } else { Ok(vec![0.0; cols as usize]) }
+    }
+
     fn issue_mma(&mut self, me: usize, mut group: MmaGroup) -> Result<(), Failure> {
         self.must_be_warpgroup(me, "issue_mma")?;
         let cta = self.agents[me].cta;

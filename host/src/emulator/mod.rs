@@ -64,7 +64,7 @@ pub use agent::Agent;
 pub use emulation::{Emulation, RunStats};
 pub use faulty::{Fault, Faulty, Plant};
 pub use launch::{Body, KernelLaunch, Leave, Setup};
-pub use mma::{Accumulator, Panel};
+pub use mma::{Accumulator, HostArithmetic, Panel};
 pub use options::{Copies, Delay, EmulatorOptions, Schedule, Turns};
 pub use tensor_map::EmulatedMap;
 pub use trace::{BarrierId, Event, EventKind, Trace};

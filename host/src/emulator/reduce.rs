@@ -2,11 +2,13 @@
 
 use super::access::Proxy;
 use super::agent::Agent;
+use super::mma::HostArithmetic;
 use super::tensor::{decode, encode};
 use super::tensor_map::swizzled_row;
 use super::violation::{Failure, Violation};
 use super::world::World;
 use crate::kernels::config::{Element, PANEL_BYTES, PANEL_ROWS, ROW_BYTES, TileConfig};
+use crate::kernels::finish::Finish;
 use crate::kernels::layout::slot::panel_offset;
 use crate::kernels::machine::{Reduce, ReduceJob};
 use crate::kernels::shape::GlobalAddr;
@@ -28,6 +30,12 @@ impl<C: TileConfig> Reduce<C> for Agent<'_> {
             Ok(())
         });
     }
+}
+
+/// The epilogue of the columns from `first` on.
+fn columns_of(how: &Finish, first: u32, element: Element) -> Finish {
+    let bias = if how.has_bias() { how.bias.plus(u64::from(first * element.bytes())) } else { how.bias };
+    Finish { bias, cols: how.cols - first, ..*how }
 }
 
 impl World {
@@ -63,6 +71,17 @@ impl World {
             for (row, sums) in (0..).zip(sum.chunks_exact_mut(row_cols)) {
                 decode(&swizzled_row(&panel, row), element, &mut values);
                 sums.iter_mut().zip(&values).for_each(|(s, v)| *s += v);
+            }
+        }
+        if let Some(finish) = &job.finish {
+            let how = columns_of(&finish.how, first_col, element);
+            let bias = self.read_bias(me, &how, cols, element)?;
+            for (row, sums) in (0..).zip(sum.chunks_exact_mut(row_cols).skip(job.skip as usize)) {
+                let at = finish.c.plus(row * finish.c_stride + u64::from(first_col * element.bytes()));
+                let other = self.read_other(me, &how, at, cols, element)?;
+                for (col, (value, other)) in sums.iter_mut().zip(other).enumerate() {
+                    *value = how.value::<HostArithmetic>(*value, other, bias.get(col).copied().unwrap_or(0.0));
+                }
             }
         }
         let mut bytes = Vec::new();

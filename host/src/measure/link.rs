@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::driver::{DeviceBuffer, Function, Gpu, LaunchShape, MappedHost, Module, Stream, launch};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
-use crate::kernels::abi::{FaultRecord, Launch, LinkArgs, LinkMode, LinkRound, LinkTimes, TensorMap, Watchdog};
+use crate::kernels::abi::{FaultRecord, Launch, LinkArgs, LinkMode, LinkRound, LinkTimes, MAPS, TensorMap, Watchdog};
 use crate::kernels::entries::LINK;
 use crate::kernels::kernels::link::{BUFFER_BYTES, MAX_DEPTH};
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
@@ -261,7 +261,7 @@ impl LinkKernel {
     /// # Safety
     /// The addresses in `args` are valid until the kernel has ended.
     unsafe fn launch(&self, ctas: u32, args: LinkArgs, stream: &Stream) -> Result<()> {
-        let param = Launch { maps: [TensorMap::UNUSED; 3], args };
+        let param = Launch { maps: [TensorMap::UNUSED; MAPS], args };
         // SAFETY: the parameter is the entry's; the caller vouches for the addresses.
         unsafe { launch(&self.function, &LaunchShape::of_entry(&LINK, ctas), &param, stream)? };
         self.words.record_use(stream)?;

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use super::epilogue::{RawEpilogue, Result2d, TensorEpilogue, not_planned};
 use super::gemm_reduce_scatter::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP, RankMatrices, maps};
 use super::gemm_shares::Shares;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
-use crate::kernels::abi::{GemmArgs, Watchdog};
+use crate::kernels::abi::{GemmArgs, GemmEpilogueArgs, Operand, Watchdog};
 use crate::kernels::entries::{Entry, Op};
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
-use crate::plan::select::{Work, choose, eligible};
+use crate::plan::select::{Choice, Work, choose, eligible};
 use crate::plan::{RankLaunch, Scales, SplitK, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
@@ -19,6 +20,7 @@ pub struct GemmBuilder<'w> {
     world: &'w World,
     rank: usize,
     variant: Variant,
+    has_epilogue: bool,
     max_m: usize,
     n: usize,
     k: usize,
@@ -35,6 +37,8 @@ pub struct Gemm {
     world: World,
     rank: usize,
     variant: Variant,
+    /// The kernel with an epilogue, where the plan has one.
+    epilogue: Option<&'static Entry>,
     max_m: u32,
     n: u32,
     k: u32,
@@ -63,6 +67,12 @@ impl GemmBuilder<'_> {
     /// Operand layout and types; nt, bf16 in and out unless told otherwise.
     pub fn variant(mut self, variant: Variant) -> Self {
         self.variant = variant;
+        self
+    }
+
+    /// Makes [`Gemm::run_with`] and [`Gemm::launch_with`] possible: loads the kernel with an epilogue beside the plain one.
+    pub fn with_epilogue(mut self) -> Self {
+        self.has_epilogue = true;
         self
     }
 
@@ -118,11 +128,17 @@ impl GemmBuilder<'_> {
             world.load(entry)?;
         }
         let shares = Shares::new(&world, self.rank, &entries, Work { m: max_m, n, k, ctas }, self.split_k)?;
+        let epilogue = if self.has_epilogue { Some(self.variant.entry(Op::GemmEpilogue)?) } else { None };
+        if let Some(epilogue) = epilogue {
+            check::tile_count(max_m, n, epilogue.tile_extent())?;
+            world.load(epilogue)?;
+        }
         let words = world.symmetric(WORDS_BYTES)?;
         world.write(self.rank, words.base(self.rank), &[0; WORDS_BYTES as usize])?;
         Ok(Gemm {
             rank: self.rank,
             variant: self.variant,
+            epilogue,
             max_m,
             n,
             k,
@@ -146,6 +162,7 @@ impl Gemm {
             world,
             rank,
             variant: Variant::default(),
+            has_epilogue: false,
             max_m: 0,
             n: 0,
             k: 0,
@@ -179,6 +196,28 @@ impl Gemm {
         let scales = scales.on(self.rank)?;
         // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
         unsafe { self.launch_scaled(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, scales, None)? };
+        self.finish()
+    }
+
+    /// The same with an epilogue. C and residual are m × n, the bias 1 × n, all of D's type; scales are 1 × 1 of f32.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; [`Error::Argument`] if the plan was built without, or the epilogue adds both C and a residual.
+    pub fn run_with(
+        &self,
+        m: usize,
+        a: &Tensor,
+        b: &Tensor,
+        d: &mut Tensor,
+        epilogue: &TensorEpilogue<'_>,
+    ) -> Result<()> {
+        let (n, k, Variant { layout, input, input_b, output }) = (self.n as usize, self.k as usize, self.variant);
+        a.expect("a", self.rank, layout.a_shape(m, k), input)?;
+        b.expect("b", self.rank, layout.b_shape(n, k), input_b)?;
+        d.expect("d", self.rank, (m, n), output)?;
+        let epilogue = epilogue.raw(self.rank, (m, n), output)?;
+        // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
+        unsafe { self.launch_with(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, &epilogue, None)? };
         self.finish()
     }
 
@@ -255,13 +294,56 @@ impl Gemm {
         scales: Scales,
         stream: Option<RawStream>,
     ) -> Result<()> {
+        let work = Work { m: self.rows(m)?, n: self.n, k: self.k, ctas: self.ctas() };
+        // A plan has at least one kernel.
+        let Some(choice) = choose(&self.entries, work, self.split_k) else { return Ok(()) };
+        let split_tiles = if self.shares.is_some() { choice.split_tiles } else { 0 };
+        let launch = self.prepare(m, given, scales, Choice { split_tiles, ..choice })?;
+        // SAFETY: the caller's.
+        unsafe { self.world.launch([&launch], stream.as_ref().map(std::slice::from_ref)) }
+    }
+
+    /// Enqueues one call with an epilogue on raw memory, as [`Self::launch`] does. C may lie where D does; otherwise nothing
+    /// that is read may overlap D.
+    ///
+    /// # Errors
+    /// As [`Self::launch`]; [`Error::Argument`] if the plan was built without, the epilogue adds both C and a residual, or
+    /// one of its addresses or strides breaks a rule.
+    ///
+    /// # Safety
+    /// As [`Self::launch`]; C and the residual are m × n, the bias has n elements, all of D's type, and they and the scales
+    /// are readable until the call has ended on the stream.
+    pub unsafe fn launch_with(
+        &self,
+        m: usize,
+        given: &RankMatrices,
+        epilogue: &RawEpilogue,
+        stream: Option<RawStream>,
+    ) -> Result<()> {
+        let entry = self.epilogue.ok_or_else(not_planned)?;
+        // Panels of C are brought for whole tiles.
+        let choice = Choice { entry, split_tiles: 0 };
+        let RankLaunch { rank, mut maps, args, num_ctas, .. } = self.prepare(m, given, Scales::NONE, choice)?;
+        let (epilogue, map) = epilogue.resolve(Result2d { rank, d: given.d, map: maps[Operand::D as usize] })?;
+        maps[Operand::C as usize] = map;
+        let launch = RankLaunch { rank, entry, maps, args: GemmEpilogueArgs { gemm: args, epilogue }, num_ctas };
+        // SAFETY: the caller's.
+        unsafe { self.world.launch([&launch], stream.as_ref().map(std::slice::from_ref)) }
+    }
+
+    fn ctas(&self) -> u32 {
+        self.world.ctas(self.rank) - self.sm_margin
+    }
+
+    fn rows(&self, m: usize) -> Result<u32> {
         if m > self.max_m as usize {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", self.max_m)));
         }
-        let (m, n, k, rank) = (m as u32, self.n, self.k, self.rank);
-        let num_ctas = self.world.ctas(rank) - self.sm_margin;
-        let work = Work { m, n, k, ctas: num_ctas };
-        let Some(choice) = choose(&self.entries, work, self.split_k) else { return Ok(()) };
+        Ok(m as u32)
+    }
+
+    fn prepare(&self, m: usize, given: &RankMatrices, scales: Scales, choice: Choice) -> Result<RankLaunch<GemmArgs>> {
+        let (m, n, k, rank) = (self.rows(m)?, self.n, self.k, self.rank);
         let maps = maps(self.variant, choice.entry, [m, m, n, k], [given.a, given.b, given.d], rank)?;
         let base = self.words.base(rank);
         let mut peer_aborts = [GlobalAddr(0); MAX_WORLD];
@@ -280,16 +362,13 @@ impl Gemm {
             n,
             k,
             raster_group: self.raster_group,
-            split_tiles: if self.shares.is_some() { choice.split_tiles } else { 0 },
+            split_tiles: choice.split_tiles,
             reserved: 0,
             shares: self.shares.as_ref().map_or(GlobalAddr(0), |shares| shares.of(choice.entry)),
             scales: scales.check(self.variant, rank)?,
             watchdog,
         };
-        let launch = RankLaunch { rank, entry: choice.entry, maps, args, num_ctas };
-        let stream = stream.as_ref().map(std::slice::from_ref);
-        // SAFETY: the caller's.
-        unsafe { self.world.launch([&launch], stream) }
+        Ok(RankLaunch { rank, entry: choice.entry, maps, args, num_ctas: self.ctas() })
     }
 }
 

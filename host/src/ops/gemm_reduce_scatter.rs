@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::kernels::Kernels;
 use super::pacing;
 use crate::error::{Error, Result};
-use crate::kernels::abi::{GemmReduceScatterArgs, Placement, Transport, Watchdog};
+use crate::kernels::abi::{GemmReduceScatterArgs, MAPS, Placement, Transport, Watchdog};
 use crate::kernels::comm::route::chunk_of;
 use crate::kernels::comm::workspace::Workspace;
 use crate::kernels::entries::{Entry, Op};
@@ -26,6 +26,7 @@ pub const DEFAULT_RASTER_GROUP: u32 = 16;
 pub struct GemmReduceScatterBuilder<'w> {
     world: &'w World,
     variant: Variant,
+    has_epilogue: bool,
     max_m: usize,
     n: usize,
     k: usize,
@@ -54,8 +55,8 @@ pub struct RankMatrices {
 /// captured into a graph and replayed.
 #[derive(Debug)]
 pub struct GemmReduceScatter {
-    world: World,
-    options: Options,
+    pub(super) world: World,
+    pub(super) options: Options,
     workspace: SymmetricBuffer,
     // Dropped after the workspace, whose drop waits for the kernels that may still write here.
     records: FaultRecords,
@@ -63,11 +64,11 @@ pub struct GemmReduceScatter {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Options {
-    variant: Variant,
-    kernels: Kernels,
+pub(super) struct Options {
+    pub(super) variant: Variant,
+    pub(super) kernels: Kernels,
     max_m: u32,
-    n: u32,
+    pub(super) n: u32,
     k: u32,
     transport: Transport,
     placement: Placement,
@@ -84,6 +85,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         Self {
             world,
             variant: Variant::default(),
+            has_epilogue: false,
             max_m: 0,
             n: 0,
             k: 0,
@@ -105,6 +107,13 @@ impl<'w> GemmReduceScatterBuilder<'w> {
     /// Operand layout and types; nt, bf16 in and out unless told otherwise.
     pub fn variant(mut self, variant: Variant) -> Self {
         self.variant = variant;
+        self
+    }
+
+    /// Makes [`GemmReduceScatter::run_with`] and [`GemmReduceScatter::launch_with`] possible: loads the kernel with an epilogue
+    /// beside the plain ones.
+    pub fn with_epilogue(mut self) -> Self {
+        self.has_epilogue = true;
         self
     }
 
@@ -168,7 +177,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             return Err(Error::argument("sm_margin", 0, rule));
         }
         let world = self.world.clone();
-        let kernels = Kernels::of(self.variant, self.transport, world_size as u32, max_m)?;
+        let kernels = Kernels::of(self.variant, self.transport, world_size as u32, max_m, self.has_epilogue)?;
         let (slot_tiles, parity_stride) = kernels.slots(n, world_size as u32)?;
         let deadline_ns = check::deadline_ns(self.deadline);
         let options = Options {
@@ -213,7 +222,7 @@ pub(crate) fn maps(
     [m, d_rows, n, k]: [u32; 4],
     [a, b, d]: [MatrixArg; 3],
     rank: usize,
-) -> Result<[Option<MapSpec>; 3]> {
+) -> Result<[Option<MapSpec>; MAPS]> {
     let role = |name| MatrixRole { name, rank };
     // A product without rows or without columns reads neither A nor B.
     let (m, n) = if m == 0 || n == 0 { (0, 0) } else { (m, n) };
@@ -229,6 +238,7 @@ pub(crate) fn maps(
         a.describe(role("A"), a_shape, variant.input, a_box)?,
         b.describe(role("B"), b_shape, variant.input_b, entry.boxes[1])?,
         d_map,
+        None,
     ])
 }
 
@@ -286,6 +296,16 @@ impl GemmReduceScatter {
         d: &mut [Tensor],
         scales: &[TensorScales<'_>],
     ) -> Result<()> {
+        let matrices = self.matrices(m, a, b, d)?;
+        let scales = TensorScales::all(scales, self.world.size())?;
+        // SAFETY: the tensors are alive and of the right shape, the call ends before their borrow does, and `d` is borrowed
+        // exclusively.
+        unsafe { self.launch_scaled(m, &matrices, &scales, None)? };
+        self.finish()
+    }
+
+    /// Checks owned tensors.
+    pub(super) fn matrices(&self, m: usize, a: &[Tensor], b: &[Tensor], d: &[Tensor]) -> Result<Vec<RankMatrices>> {
         let world = self.world.size();
         for (name, given) in [("a", a.len()), ("b", b.len()), ("d", d.len())] {
             check::one_for_each_rank(&format!("tensors in {name}"), given, world)?;
@@ -302,11 +322,7 @@ impl GemmReduceScatter {
             d[rank].expect(&format!("d[{rank}]"), rank, (self.rows_of(m, rank), n), output)?;
             matrices.push(RankMatrices { a: a[rank].arg(), b: b[rank].arg(), d: d[rank].arg() });
         }
-        let scales = TensorScales::all(scales, world)?;
-        // SAFETY: the tensors are alive and of the right shape, the call ends before their borrow does, and `d` is borrowed
-        // exclusively.
-        unsafe { self.launch_scaled(m, &matrices, &scales, None)? };
-        self.finish()
+        Ok(matrices)
     }
 
     /// Enqueues one call over `m` rows on raw memory: `matrices[r]` on stream `streams[r]` of rank r (the world's own
@@ -339,16 +355,17 @@ impl GemmReduceScatter {
         scales: &[Scales],
         streams: Option<&[RawStream]>,
     ) -> Result<()> {
-        let launches = self.prepare(m, matrices, scales)?;
+        let launches = self.prepare(m, matrices, scales, self.options.kernels.for_rows(m as u32))?;
         // SAFETY: the caller's.
         unsafe { self.world.launch(launches.iter().flatten(), streams) }
     }
 
-    fn prepare(
+    pub(super) fn prepare(
         &self,
         m: usize,
         matrices: &[RankMatrices],
         scales: &[Scales],
+        entry: &'static Entry,
     ) -> Result<[Option<RankLaunch<GemmReduceScatterArgs>>; MAX_WORLD]> {
         let (o, world) = (&self.options, self.world.size());
         if self.needs_recovery.get() {
@@ -360,7 +377,6 @@ impl GemmReduceScatter {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", o.max_m)));
         }
         let m = m as u32;
-        let entry = o.kernels.for_rows(m);
         let mut workspaces = [GlobalAddr(0); MAX_WORLD];
         for (rank, base) in workspaces.iter_mut().enumerate().take(world) {
             *base = self.workspace.base(rank);

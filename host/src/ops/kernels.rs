@@ -26,6 +26,8 @@ pub struct Choice {
 pub struct Kernels {
     few: [Option<Choice>; 3],
     main: &'static Entry,
+    /// For calls with an epilogue, where the plan has such.
+    pub epilogue: Option<&'static Entry>,
     max_m: u32,
 }
 
@@ -34,8 +36,9 @@ impl Kernels {
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) if the variant was not compiled.
-    pub fn of(variant: Variant, transport: Transport, world: u32, max_m: u32) -> Result<Self> {
+    pub fn of(variant: Variant, transport: Transport, world: u32, max_m: u32, has_epilogue: bool) -> Result<Self> {
         let main = variant.entry(Op::GemmReduceScatter)?;
+        let epilogue = if has_epilogue { Some(variant.entry(Op::GemmReduceScatterEpilogue)?) } else { None };
         let shared = |tile: [u32; 2]| {
             // Whoever asks for staging wants no computing SM to touch the link.
             let wanted = transport != Transport::Staged;
@@ -44,7 +47,7 @@ impl Kernels {
         };
         let small = variant.entry_of(Op::GemmReduceScatter, SMALL_TILE);
         let small = small.map(|entry| Choice { entry, most_rows: SMALL_ROWS * world });
-        Ok(Self { few: [shared(SHARED_TILES[0]), shared(SHARED_TILES[1]), small], main, max_m })
+        Ok(Self { few: [shared(SHARED_TILES[0]), shared(SHARED_TILES[1]), small], main, epilogue, max_m })
     }
 
     /// The kernel for a call over `m` rows.
@@ -56,12 +59,14 @@ impl Kernels {
     pub fn used(&self) -> impl Iterator<Item = Choice> + '_ {
         let main = Choice { entry: self.main, most_rows: u32::MAX };
         let mut reached = None;
-        self.few.iter().flatten().copied().chain([main]).filter_map(move |choice| {
+        let epilogue = self.epilogue.map(|entry| Choice { entry, most_rows: self.max_m });
+        let plain = self.few.iter().flatten().copied().chain([main]).filter_map(move |choice| {
             let most_rows = min(choice.most_rows, self.max_m);
             let is_used = reached.is_none_or(|reached| most_rows > reached);
             reached = max(reached, Some(most_rows));
             is_used.then_some(Choice { most_rows, ..choice })
-        })
+        });
+        plain.chain(epilogue)
     }
 
     /// Tiles that a slot must hold, and bytes of all slots of one parity: kernels share signals and slots, so room for the
@@ -92,7 +97,7 @@ mod tests {
     use crate::Layout;
 
     fn tiles(transport: Transport, world: u32, rows: impl IntoIterator<Item = u32>) -> Vec<[u32; 2]> {
-        let kernels = Kernels::of(Variant::default(), transport, world, 8192).unwrap();
+        let kernels = Kernels::of(Variant::default(), transport, world, 8192, false).unwrap();
         rows.into_iter().map(|m| kernels.for_rows(m).tile_extent()).collect()
     }
 
@@ -109,7 +114,7 @@ mod tests {
     fn only_kernels_that_some_call_takes_are_used() {
         let used = |layout, world, max_m| {
             let variant = Variant { layout, ..Variant::default() };
-            let kernels = Kernels::of(variant, Transport::Push, world, max_m).unwrap();
+            let kernels = Kernels::of(variant, Transport::Push, world, max_m, false).unwrap();
             kernels.used().map(|used| (used.entry.tile_extent(), used.most_rows)).collect::<Vec<_>>()
         };
         assert_eq!(used(Layout::Nt, 4, 0), [([64, 64], 0)]);
@@ -122,12 +127,15 @@ mod tests {
 
     #[test]
     fn slots_hold_every_kernels_tiles() {
-        let of = |max_m, n| Kernels::of(Variant::default(), Transport::Push, 2, max_m).unwrap().slots(n, 2);
+        let of = |max_m, n| Kernels::of(Variant::default(), Transport::Push, 2, max_m, false).unwrap().slots(n, 2);
         // 128 shared tiles of 8 KiB, two senders.
         assert_eq!(of(64, 8192).unwrap(), (128, 2 * 128 * 8192));
         // 4096 rows a rank are 32 × 32 main tiles of 64 KiB.
         assert_eq!(of(8192, 8192).unwrap(), (1024, 2 * 1024 * 65_536));
         assert_eq!(of(0, 8192).unwrap().0, 0);
+        // Calls with an epilogue take the main tile, however few their rows are: 1 × 32 of 64 KiB.
+        let kernels = Kernels::of(Variant::default(), Transport::Push, 2, 64, true).unwrap();
+        assert_eq!(kernels.slots(8192, 2).unwrap(), (128, 2 * 128 * 65_536));
         assert!(of(64, i32::MAX as u32).unwrap_err().to_string().contains("tiles"));
     }
 }

@@ -1,6 +1,7 @@
 //! One kernel launch on one rank, for whichever machine runs it.
 
 use super::operand::MapSpec;
+use crate::kernels::abi::MAPS;
 use crate::kernels::entries::Entry;
 
 /// A launch: the entry, its operands, its arguments, its grid.
@@ -10,8 +11,8 @@ pub struct RankLaunch<Args> {
     pub rank: usize,
     /// Compiled kernel.
     pub entry: &'static Entry,
-    /// What the tensor maps of A, B and D describe; `None` where the kernel touches nothing.
-    pub maps: [Option<MapSpec>; 3],
+    /// What the tensor maps of A, B, D and C describe; `None` where the kernel touches nothing.
+    pub maps: [Option<MapSpec>; MAPS],
     /// Arguments after the tensor maps.
     pub args: Args,
     /// CTAs.

@@ -8,6 +8,7 @@
 //! or f16 has 29 more bits than the f32 sum that it judges: against an f32 accumulator it counts as exact, and for
 //! integers below 2⁵³ it is.
 
+pub mod epilogue;
 pub mod fused;
 mod gemm;
 mod reduce_scatter;

@@ -189,6 +189,7 @@ impl GpuWorld {
                 encode(gpu, "A", &given.maps[0])?,
                 encode(gpu, "B", &given.maps[1])?,
                 encode(gpu, "D", &given.maps[2])?,
+                encode(gpu, "C", &given.maps[3])?,
             ];
             let param = Launch { maps, args: given.args };
             let function = &functions[self.ranks[given.rank].gpu];

@@ -4,6 +4,7 @@
 
 pub mod carry;
 pub mod epilogue;
+pub mod finish;
 pub mod mainloop;
 pub mod partials;
 pub mod setup;

@@ -43,33 +43,35 @@ pub fn take_buffers<M: Mbarriers + Watch, C: TileConfig>(m: &M, panels_before: u
     Ok(())
 }
 
-/// Loader: brings the peers' panels of one own tile. `ready(peer)` waits until the peer's partial is there;
-/// `load(peer, consumer, panel, destination, full)` issues the copy of `extent.panel_bytes(consumer)` bytes.
+/// Loader: brings the sources' panels of one own tile: peers' partials, and what an epilogue adds. `ready(source)` waits
+/// until it is there; `bytes(source, consumer)` is what one panel brings, 0 for a buffer that is handed on as it is;
+/// `load(source, consumer, panel, destination, full)` issues the copy.
 #[inline(always)]
 pub fn load_partials<M: ThreadRole, C: TileConfig>(
     m: &M,
     state: &mut PartialsState,
     extent: TileExtent,
-    peers: impl Iterator<Item = u32> + Clone,
+    sources: impl Iterator<Item = u32> + Clone,
     ready: impl Fn(u32) -> Result<(), Aborted>,
+    bytes: impl Fn(u32, u32) -> u32,
     load: impl Fn(u32, u32, u32, SmemAddr, &FillingSlot),
 ) -> Result<(), Aborted> {
     let mut panel = 0;
     while panel < extent.panels::<C>() {
-        for peer in peers.clone() {
+        for source in sources.clone() {
             if panel == 0 {
-                ready(peer)?;
+                ready(source)?;
             }
             let mut consumer = 0;
             while consumer < C::CONSUMERS {
                 let ring = partial_ring::<M, C>(m, Role::Loader, consumer);
                 let free = ring.producer_acquire(state.ring)?;
                 let dst = C::SMEM.panel(consumer, free.index());
-                let bytes = extent.panel_bytes(consumer);
+                let bytes = bytes(source, consumer);
                 if bytes == 0 {
                     ring.producer_commit(free);
                 } else {
-                    load(peer, consumer, panel, dst, &ring.producer_expect(free, bytes));
+                    load(source, consumer, panel, dst, &ring.producer_expect(free, bytes));
                 }
                 consumer += 1;
             }
@@ -127,19 +129,20 @@ pub fn add_partials<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig>(
     Ok(())
 }
 
-/// Storer: takes the reduced panels of one own tile and gives each to `store(consumer, panel, source)`.
+/// Storer: takes the reduced panels of one own tile, for each of which the loader brought `loads` (at least 1), and gives
+/// each to `store(consumer, panel, source)`.
 #[inline(always)]
 pub fn store_results<M: Mbarriers + Watch + BulkCopy, C: TileConfig>(
     m: &M,
     state: &mut PartialsState,
     panels: u32,
-    world: u32,
+    loads: u32,
     store: impl Fn(u32, u32, SmemAddr),
 ) -> Result<(), Aborted> {
     let mut panel = 0;
     while panel < panels {
-        // The result lies in the buffer of the panel's last peer.
-        let at = state.ring.advanced_by(world - 2);
+        // The result lies in the buffer of the panel's last source.
+        let at = state.ring.advanced_by(loads - 1);
         let mut consumer = 0;
         while consumer < C::CONSUMERS {
             let (buf, parity) = (state.result.index(), state.result.full_parity());

@@ -2,9 +2,11 @@
 
 use super::few_rows_reduce_scatter::FewRowsReduceScatter;
 use super::gemm::Gemm;
+use super::gemm_epilogue::GemmEpilogue;
 use super::gemm_reduce_scatter::GemmReduceScatter;
+use super::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
 use super::{Kernel, Watched};
-use crate::abi::{GemmArgs, GemmReduceScatterArgs};
+use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs};
 // The rows name tiles, layouts and types of it.
 use crate::config::*;
 use crate::entries::{Entry, for_each_entry};

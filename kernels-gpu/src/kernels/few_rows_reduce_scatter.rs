@@ -228,6 +228,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
                 dst_stride: self.args.d_stride,
                 rows: skip + segment.rows,
                 cols: tile.cols,
+                finish: None,
             });
             index += distance;
         }

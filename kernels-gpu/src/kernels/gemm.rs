@@ -18,16 +18,16 @@ use crate::shape::{CtaPosition, Role, div_ceil, min};
 pub struct Gemm<C, const STAGES: u32>(core::marker::PhantomData<C>);
 
 /// One tile of D, or a part of one.
-struct GemmTile {
-    row: u32,
-    col: u32,
-    extent: TileExtent,
-    part: Part,
+pub(super) struct GemmTile {
+    pub(super) row: u32,
+    pub(super) col: u32,
+    pub(super) extent: TileExtent,
+    pub(super) part: Part,
 }
 
 /// The tiles of a call, and how the CTAs share them.
 #[inline(always)]
-fn grid<C: TileConfig>(args: &GemmArgs, at: CtaPosition) -> (Raster, StreamK) {
+pub(super) fn grid<C: TileConfig>(args: &GemmArgs, at: CtaPosition) -> (Raster, StreamK) {
     let raster =
         Raster { tiles_m: div_ceil(args.m, C::TILE_M), tiles_n: div_ceil(args.n, C::TILE_N), group: args.raster_group };
     let (tiles, k_tiles) = (raster.num_tiles(), div_ceil(args.k, C::TILE_K));
@@ -48,6 +48,7 @@ macro_rules! for_each_tile {
         }
     }};
 }
+pub(super) use for_each_tile;
 
 impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
     type Args = GemmArgs;

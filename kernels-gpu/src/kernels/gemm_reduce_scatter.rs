@@ -9,17 +9,18 @@
 //! of finished epochs, carrying only for computation, and adding only for both: nothing waits in a circle.
 
 use super::Kernel;
-use crate::abi::{GemmReduceScatterArgs, Operand, Placement, Transport, WaitKind};
+use crate::abi::{EpilogueArgs, GemmReduceScatterArgs, Operand, Placement, Transport, WaitKind};
 use crate::collective::carry::{deliver, pick_up};
 use crate::collective::epilogue::{scale, scale_factor, store_panels, write_panels};
+use crate::collective::finish::{finish_of, finish_panels, loads_per_panel};
 use crate::collective::mainloop::{load_operands, multiply};
-use crate::collective::partials::{PartialsState, add_partials, load_partials, store_results, take_buffers};
+use crate::collective::partials::{PartialsState, add_partials, store_results};
 use crate::collective::setup::{init_barriers, operand_ring, panel_ring, stage_readers};
 use crate::comm::signal::{put_local_signal, put_signal, tile_tag, wait_local_signal, wait_signal};
 use crate::comm::workspace::Workspace;
 use crate::config::{PANEL_ROWS, TileConfig};
 use crate::layout::slot::panel_offset;
-use crate::machine::{Aborted, Mbarriers, PutSignals, ReduceJob, Signals, ThreadRole, WarpgroupRole};
+use crate::machine::{Aborted, Mbarriers, PutSignals, ReduceJob, RowsFinish, Signals, ThreadRole, WarpgroupRole};
 use crate::pipeline::ring::ReadySlot;
 use crate::pipeline::state::PipelineState;
 use crate::schedule::chunked::{ChunkTile, ChunkedTiles};
@@ -29,11 +30,13 @@ use crate::shape::{CtaPosition, GlobalAddr, Rank, Role, SmemAddr, div_ceil};
 pub struct GemmReduceScatter<C, const STAGES: u32>(core::marker::PhantomData<C>);
 
 /// One CTA's view of the call.
-struct Call<'a, C> {
-    args: &'a GemmReduceScatterArgs,
+pub(super) struct Call<'a, C> {
+    pub(super) args: &'a GemmReduceScatterArgs,
+    /// What becomes of the sums; none in the kernel without epilogues.
+    pub(super) epilogue: Option<&'a EpilogueArgs>,
     at: CtaPosition,
     tiles: ChunkedTiles,
-    epoch: u32,
+    pub(super) epoch: u32,
     config: core::marker::PhantomData<C>,
 }
 
@@ -50,7 +53,12 @@ enum Destination {
 
 impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
-    fn new<M: Signals>(m: &M, args: &'a GemmReduceScatterArgs, at: CtaPosition) -> Self {
+    pub(super) fn new<M: Signals>(
+        m: &M,
+        args: &'a GemmReduceScatterArgs,
+        epilogue: Option<&'a EpilogueArgs>,
+        at: CtaPosition,
+    ) -> Self {
         let rank = Rank(args.rank);
         let tiles = ChunkedTiles {
             m: args.m,
@@ -63,7 +71,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
             row_align: C::ROW_ALIGN,
         };
         let epoch = m.load_acquire_gpu(workspace::<C>(args, rank).epoch());
-        Self { args, at, tiles, epoch, config: core::marker::PhantomData }
+        Self { args, epilogue, at, tiles, epoch, config: core::marker::PhantomData }
     }
 
     #[inline(always)]
@@ -72,7 +80,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 
     #[inline(always)]
-    fn own(&self) -> Workspace {
+    pub(super) fn own(&self) -> Workspace {
         self.of(self.rank())
     }
 
@@ -92,13 +100,13 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 
     /// Whether partials are added where `placement` says; in the epilogue, one rank has none to add. A chunk with a lead is
-    /// always added
-    /// from its slots: the copy engine cannot store a box that begins before D.
+    /// always added from its slots: the copy engine cannot store a box that begins before D.
     #[inline(always)]
-    fn reduces_in(&self, placement: Placement) -> bool {
+    pub(super) fn reduces_in(&self, placement: Placement) -> bool {
         let has_lead = C::ROW_ALIGN > 1 && self.tiles.own_lead() > 0;
         let wanted = if has_lead { Placement::Partition as u32 } else { self.args.placement };
-        wanted == placement as u32 && (self.args.world > 1 || placement == Placement::Partition)
+        wanted == placement as u32
+            && (self.args.world > 1 || self.epilogue.is_some() || placement == Placement::Partition)
     }
 
     #[inline(always)]
@@ -108,7 +116,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     /// This CTA's `nth` tile to compute.
     #[inline(always)]
-    fn compute_tile(&self, nth: u32) -> Option<ChunkTile> {
+    pub(super) fn compute_tile(&self, nth: u32) -> Option<ChunkTile> {
         if self.at.cta >= self.compute_ctas() {
             return None;
         }
@@ -123,7 +131,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     /// This CTA's `nth` tile to compute, if it is handed on as computed.
     #[inline(always)]
-    fn plain_tile(&self, nth: u32) -> Option<ChunkTile> {
+    pub(super) fn plain_tile(&self, nth: u32) -> Option<ChunkTile> {
         match self.compute_tile(nth) {
             Some(tile) if !self.is_reduced_here(&tile) => Some(tile),
             _ => None,
@@ -185,6 +193,17 @@ impl<'a, C: TileConfig> Call<'a, C> {
         Ok(())
     }
 
+    /// A mover's part of the call.
+    #[inline(always)]
+    pub(super) fn move_as<M: ThreadRole, const STAGES: u32>(&self, m: &M, role: Role) -> Result<(), Aborted> {
+        match role {
+            Role::Producer => self.produce::<M, STAGES>(m),
+            Role::Storer => self.store::<M, STAGES>(m),
+            Role::Loader => self.load(m),
+            Role::Consumer(_) => Ok(()),
+        }
+    }
+
     #[inline(always)]
     fn produce<M: ThreadRole, const STAGES: u32>(&self, m: &M) -> Result<(), Aborted> {
         let ring = operand_ring::<M, C, STAGES>(m, Role::Producer);
@@ -223,7 +242,8 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut more = 0;
         while let Some(tile) = self.compute_tile(nth + more) {
             let panels = tile.extent.panels::<C>();
-            store_results::<M, C>(m, &mut state, panels, self.args.world, |consumer, panel, src| {
+            let loads = loads_per_panel(self.args.world - 1, self.epilogue);
+            store_results::<M, C>(m, &mut state, panels, loads, |consumer, panel, src| {
                 self.store_to_d(m, &tile, consumer, panel, src);
             })?;
             more += 1;
@@ -314,46 +334,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 
     #[inline(always)]
-    fn load<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
-        if !self.reduces_in(Placement::Epilogue) {
-            return Ok(());
-        }
-        let (mut nth, mut panels_before) = (0, 0);
-        while let Some(tile) = self.plain_tile(nth) {
-            panels_before += tile.extent.panels::<C>();
-            nth += 1;
-        }
-        if self.compute_tile(nth).is_some() {
-            take_buffers::<M, C>(m, panels_before)?;
-        }
-        let (own, mut state) = (self.own(), PartialsState::default());
-        while let Some(tile) = self.compute_tile(nth) {
-            let peers = (0..self.args.world).filter(|peer| *peer != self.args.rank);
-            load_partials::<M, C>(
-                m,
-                &mut state,
-                tile.extent,
-                peers,
-                |peer| {
-                    let signal = own.signal(Rank(peer), tile.index);
-                    let tag = tile_tag(peer, tile.index);
-                    wait_signal(m, Role::Loader, WaitKind::Signal, tag, signal, self.epoch)?;
-                    m.fence_proxy_async_global();
-                    Ok(())
-                },
-                |peer, consumer, panel, dst, slot| {
-                    let src = own.slot(self.epoch, Rank(peer), tile.index);
-                    let from = src.plus(panel_offset::<C>(consumer, panel) as u64);
-                    m.load_bytes(dst, from, tile.extent.panel_bytes(consumer), slot.full());
-                },
-            )?;
-            nth += 1;
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn consume<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
+    pub(super) fn consume<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
         let role = Role::Consumer(consumer);
         let operands = operand_ring::<M, C, STAGES>(m, role);
         let panels = panel_ring::<M, C>(m, role, consumer);
@@ -374,7 +355,13 @@ impl<'a, C: TileConfig> Call<'a, C> {
             multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, self.k_tiles(), &mut acc)?;
             scale::<M, C>(m, &mut acc, factor);
             let (rank, world) = (self.args.rank, self.args.world);
-            add_partials::<M, C>(m, &mut partials, consumer, tile.extent, rank, world, &acc)?;
+            match self.epilogue {
+                None => add_partials::<M, C>(m, &mut partials, consumer, tile.extent, rank, world, &acc)?,
+                Some(epilogue) => {
+                    let (peers, col) = (Some((rank, world)), tile.col);
+                    finish_panels::<M, C>(m, &mut partials, consumer, col, tile.extent, peers, epilogue, &acc)?;
+                }
+            }
             nth += 1;
         }
         self.reduce(m, consumer)
@@ -411,6 +398,11 @@ impl<'a, C: TileConfig> Call<'a, C> {
                     dst_stride: self.args.d_stride,
                     rows,
                     cols: tile.extent.cols,
+                    finish: self.epilogue.map(|epilogue| RowsFinish {
+                        how: finish_of::<M, C>(m, epilogue, tile.col, tile.extent.cols),
+                        c: epilogue.c.plus(row * epilogue.c_stride + col_bytes),
+                        c_stride: epilogue.c_stride,
+                    }),
                 });
             }
             index += step;
@@ -445,18 +437,12 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatter<C, STAGES> {
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
-        let call = Call::<C>::new(m, args, at);
-        match role {
-            Role::Producer => call.produce::<M, STAGES>(m),
-            Role::Storer => call.store::<M, STAGES>(m),
-            Role::Loader => call.load(m),
-            Role::Consumer(_) => Ok(()),
-        }
+        Call::<C>::new(m, args, None, at).move_as::<M, STAGES>(m, role)
     }
 
     #[inline(always)]
     fn consumer<M: WarpgroupRole<C>>(m: &M, args: &Self::Args, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
-        Call::<C>::new(m, args, at).consume::<M, STAGES>(m, consumer)
+        Call::<C>::new(m, args, None, at).consume::<M, STAGES>(m, consumer)
     }
 
     /// The last CTA to leave returns credits to the senders and advances the epoch. After an abort it does neither: the

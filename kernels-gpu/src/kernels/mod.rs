@@ -5,10 +5,13 @@
 pub mod dispatch;
 pub mod few_rows_reduce_scatter;
 pub mod gemm;
+pub mod gemm_epilogue;
 pub mod gemm_reduce_scatter;
+pub mod gemm_reduce_scatter_epilogue;
 pub mod link;
+mod own_tiles;
 
-use crate::abi::{GemmArgs, GemmReduceScatterArgs, Watchdog};
+use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Watchdog};
 use crate::config::TileConfig;
 use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
 use crate::shape::{CtaPosition, Role};
@@ -30,6 +33,20 @@ impl Watched for GemmReduceScatterArgs {
     #[inline(always)]
     fn watchdog(&self) -> &Watchdog {
         &self.watchdog
+    }
+}
+
+impl Watched for GemmEpilogueArgs {
+    #[inline(always)]
+    fn watchdog(&self) -> &Watchdog {
+        &self.gemm.watchdog
+    }
+}
+
+impl Watched for GemmReduceScatterEpilogueArgs {
+    #[inline(always)]
+    fn watchdog(&self) -> &Watchdog {
+        &self.call.watchdog
     }
 }
 

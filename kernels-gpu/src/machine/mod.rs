@@ -11,6 +11,7 @@
 
 use crate::abi::{Operand, Wait};
 use crate::config::TileConfig;
+use crate::finish::Finish;
 use crate::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr};
 
 /// The watchdog ended a wait, or another agent's watchdog did: leave the kernel, results are void.
@@ -187,8 +188,30 @@ pub trait ShareAcc<C: TileConfig>: WarpgroupMma<C> {
     fn publish(&self, addr: GlobalAddr, value: u32);
 }
 
+/// What becomes of finished values, by one warpgroup.
+pub trait Epilogue<C: TileConfig>: WarpgroupMma<C> {
+    /// One f32 of global memory that was written before the kernel began, the same for every thread of the role.
+    fn load_f32(&self, addr: GlobalAddr) -> f32;
+
+    /// Applies `how` to a panel and writes it to shared memory as [`WarpgroupMma::store_panel`] does. Where `how` adds a
+    /// matrix, `buffer` holds the first `rows` rows of its panel; the result takes their place. Reads the bias of the
+    /// `how.cols` columns that exist, which was written before the kernel began.
+    fn finish(&self, panel: Self::Panel, buffer: SmemAddr, rows: u32, how: &Finish);
+}
+
+/// The epilogue of rows that [`Reduce`] adds up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowsFinish {
+    /// What is done to each value; its columns are those of the job.
+    pub how: Finish,
+    /// First element of C or of the residual: what belongs to `dst`.
+    pub c: GlobalAddr,
+    /// Bytes from one row of it to the next.
+    pub c_stride: u64,
+}
+
 /// One half tile to add up: rows that a consumer's index owns, all panels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReduceJob {
     /// First byte of the half tile in slot 0.
     pub slot: GlobalAddr,
@@ -206,11 +229,13 @@ pub struct ReduceJob {
     pub rows: u32,
     /// Columns that exist.
     pub cols: u32,
+    /// What becomes of the sums before they are rounded; nothing if none.
+    pub finish: Option<RowsFinish>,
 }
 
 /// Addition in global memory by one warpgroup.
 pub trait Reduce<C: TileConfig> {
-    /// Adds the slots in f32 to +0, slot 0 first, rounds once, and stores rows `skip..rows` × cols elements. Slots hold panels as
+    /// Adds the slots in f32 to +0, slot 0 first, finishes the sums, rounds once, and stores rows `skip..rows` × cols elements. Slots hold panels as
     /// [`crate::layout::slot`] describes.
     fn reduce(&self, job: &ReduceJob);
 }
@@ -220,8 +245,5 @@ pub trait ThreadRole: Mbarriers + Watch + PutSignals + BulkCopy {}
 impl<T: Mbarriers + Watch + PutSignals + BulkCopy> ThreadRole for T {}
 
 /// What a consumer warpgroup needs.
-pub trait WarpgroupRole<C: TileConfig>:
-    Mbarriers + Watch + Signals + WarpgroupMma<C> + ShareAcc<C> + Reduce<C>
-{
-}
-impl<C: TileConfig, T: Mbarriers + Watch + Signals + WarpgroupMma<C> + ShareAcc<C> + Reduce<C>> WarpgroupRole<C> for T {}
+pub trait WarpgroupRole<C: TileConfig>: Mbarriers + Watch + Signals + Epilogue<C> + ShareAcc<C> + Reduce<C> {}
+impl<C: TileConfig, T: Mbarriers + Watch + Signals + Epilogue<C> + ShareAcc<C> + Reduce<C>> WarpgroupRole<C> for T {}

@@ -35,6 +35,9 @@ load!(
 load!(
     /// `ld.relaxed.sys`.
     load_relaxed_sys, "ld.relaxed.sys.global.u32");
+load!(
+    /// `ld`.
+    load_u32, "ld.global.u32");
 store!(
     /// `st.release.sys`.
     store_release_sys, "st.release.sys.global.u32");
@@ -65,6 +68,34 @@ pub unsafe fn exchange_relaxed_gpu(addr: u64, value: u32) -> u32 {
         asm!("atom.relaxed.gpu.global.exch.b32 {}, [{}], {};", out(reg32) before, in(reg64) addr, in(reg32) value, options(nostack))
     };
     before
+}
+
+/// `ld.global.u32` where `exists`, else 0. No branch.
+#[inline(always)]
+pub unsafe fn load_u32_if(addr: u64, exists: bool) -> u32 {
+    let value: u32;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!(
+            "{{ .reg .pred p; setp.ne.u32 p, {e}, 0; mov.u32 {v}, 0; @p ld.global.u32 {v}, [{a}]; }}",
+            v = out(reg32) value, e = in(reg32) exists as u32, a = in(reg64) addr, options(nostack)
+        )
+    };
+    value
+}
+
+/// `ld.global.u16` where `exists`, else 0, as the lower half of a word. No branch.
+#[inline(always)]
+pub unsafe fn load_u16_if(addr: u64, exists: bool) -> u32 {
+    let value: u32;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!(
+            "{{ .reg .pred p; setp.ne.u32 p, {e}, 0; mov.u32 {v}, 0; @p ld.global.u16 {v}, [{a}]; }}",
+            v = out(reg32) value, e = in(reg32) exists as u32, a = in(reg64) addr, options(nostack)
+        )
+    };
+    value
 }
 
 /// `ld.global.v4`: 16 bytes.

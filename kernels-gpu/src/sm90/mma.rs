@@ -90,7 +90,7 @@ fn descriptor(major: Major, addr: u32, step: u32, box_bytes: u32) -> u64 {
 
 /// Where thread `thread` has register pair `pair` of a panel of f32: two neighbouring columns.
 #[inline(always)]
-fn f32_pair_offset(thread: u32, pair: u32) -> u32 {
+pub(super) fn f32_pair_offset(thread: u32, pair: u32) -> u32 {
     let (row, col) = fragment_coordinates(thread, pair * 2);
     swizzle_128(row, col * 4)
 }
@@ -120,7 +120,7 @@ macro_rules! warpgroup_mma {
                             wgmma::wait_group::<0>();
                             promote::<0, $regs>(acc);
                         }
-                        issue_partial::<I>(&mut acc.partial, a, b + (if $n > PARTIAL_COLS { $n } else { PARTIAL_COLS } - PARTIAL_COLS) * ROW_BYTES);
+                        issue_partial::<I>(&mut acc.partial, a, b + u32::saturating_sub($n, PARTIAL_COLS) * ROW_BYTES);
                     }
                     return;
                 }

@@ -2,6 +2,7 @@
 //! only inline assembly of the crate; compiled for nvptx64 alone.
 
 pub mod bulk;
+pub mod epilogue;
 pub mod machine;
 pub mod matrix;
 pub mod mbarrier;

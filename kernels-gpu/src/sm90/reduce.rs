@@ -1,11 +1,12 @@
 //! Addition of slots on Hopper: 16 bytes a thread and access, several accesses in flight.
 
+use super::epilogue::{apply, array_8};
 use super::machine::Warpgroup;
 use super::matrix::{pack, unpack};
 use super::memory;
 use crate::config::{Element, ElementType, OperandLayout, OperandTypes, PANEL_BYTES, PANEL_ROWS, Tile, TileConfig};
 use crate::layout::swizzle::{CHUNK_BYTES, swizzle_128};
-use crate::machine::{Reduce, ReduceJob};
+use crate::machine::{Reduce, ReduceJob, RowsFinish};
 
 /// Chunks in a row of a panel; this many threads share a row.
 const CHUNKS: u32 = 8;
@@ -42,6 +43,9 @@ impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: Operand
                 add_chunk::<O>(&mut sums[3], chunks[3]);
                 slot += 1;
             }
+            if let Some(finish) = &job.finish {
+                finish_chunks::<O>(&mut sums, job, finish, col, |i| first_row + i * ROWS_AT_ONCE);
+            }
             if col < job.cols {
                 let dst = job.dst.0 + (col * O::ELEMENT.bytes()) as u64;
                 let store = |i: u32, sum: &[f32; 8]| {
@@ -56,6 +60,72 @@ impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: Operand
                 store(3, &sums[3]);
             }
             panel += 1;
+        }
+    }
+}
+
+/// Finishes four chunks of a thread, which start at column `col`; `row(i)` is the row of the i-th.
+#[inline(always)]
+fn finish_chunks<O: ElementType>(
+    sums: &mut [[f32; 8]; 4],
+    job: &ReduceJob,
+    finish: &RowsFinish,
+    col: u32,
+    row: impl Fn(u32) -> u32,
+) {
+    let exist = job.cols.saturating_sub(col);
+    let at = (col * O::ELEMENT.bytes()) as u64;
+    let other = |i: u32| {
+        let is_there = finish.how.has_other() && row(i) < job.rows && row(i) >= job.skip;
+        let exist = if is_there { exist } else { 0 };
+        let addr = finish.c.0 + row(i).saturating_sub(job.skip) as u64 * finish.c_stride + at;
+        // SAFETY: rows and columns that exist are in C.
+        unsafe { load_chunk::<O>(addr, exist) }
+    };
+    // SAFETY: columns that exist have a bias.
+    let bias = || unsafe { load_chunk::<O>(finish.how.bias.0 + at, exist) };
+    sums[0] = apply(sums[0], &other(0), bias, &finish.how);
+    sums[1] = apply(sums[1], &other(1), bias, &finish.how);
+    sums[2] = apply(sums[2], &other(2), bias, &finish.how);
+    sums[3] = apply(sums[3], &other(3), bias, &finish.how);
+}
+
+/// The first `exist` elements of a chunk in D's type, others 0: eight of 16 bits, or four f32, twice.
+#[inline(always)]
+unsafe fn load_chunk<O: ElementType>(addr: u64, exist: u32) -> [f32; 8] {
+    let mut words = [0; 4];
+    // SAFETY: the caller's: what exists can be read, and chunks start at multiples of 16 bytes.
+    unsafe {
+        if exist >= CHUNK_BYTES / O::ELEMENT.bytes() {
+            words = memory::load_v4(addr);
+        } else if exist > 0 {
+            words = [
+                load_word::<O>(addr, exist, 0),
+                load_word::<O>(addr, exist, 1),
+                load_word::<O>(addr, exist, 2),
+                load_word::<O>(addr, exist, 3),
+            ];
+        }
+    }
+    match O::ELEMENT {
+        Element::F32 => array_8!(|I| f32::from_bits(words[I % 4])),
+        _ => array_8!(|I| unpack::<O>(words[I / 2])[I % 2]),
+    }
+}
+
+/// Word `word` of a chunk of which `exist` elements exist; others are 0.
+#[inline(always)]
+unsafe fn load_word<O: ElementType>(addr: u64, exist: u32, word: u32) -> u32 {
+    let at = addr + word as u64 * 4;
+    let elements = 4 / O::ELEMENT.bytes();
+    // SAFETY: the caller's.
+    unsafe {
+        if exist >= (word + 1) * elements {
+            memory::load_u32(at)
+        } else if exist > word * elements {
+            memory::load_u16_if(at, true)
+        } else {
+            0
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::super::mma::{Accumulator, Panel};
 use super::{Effect, Faulty, Op};
 use crate::kernels::config::{PANEL_ROWS, TileConfig};
-use crate::kernels::machine::{Reduce, ReduceJob, ShareAcc, WarpgroupMma};
+use crate::kernels::finish::Finish;
+use crate::kernels::machine::{Epilogue, Reduce, ReduceJob, ShareAcc, WarpgroupMma};
 use crate::kernels::shape::{GlobalAddr, SmemAddr};
 
 impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
@@ -86,6 +87,18 @@ impl<C: TileConfig> ShareAcc<C> for Faulty<'_> {
         if value == 0 || self.strike(Op::PublishShare).is_none() {
             ShareAcc::<C>::publish(self.agent, addr, value);
         }
+    }
+}
+
+impl<C: TileConfig> Epilogue<C> for Faulty<'_> {
+    fn load_f32(&self, addr: GlobalAddr) -> f32 {
+        Epilogue::<C>::load_f32(self.agent, addr)
+    }
+
+    fn finish(&self, panel: Panel, buffer: SmemAddr, rows: u32, how: &Finish) {
+        let other = if how.has_other() { Some(WarpgroupMma::<C>::load_panel(self, buffer, rows)) } else { None };
+        let panel = self.agent.finished::<C>(panel, other, how);
+        WarpgroupMma::<C>::store_panel(self, buffer, &panel);
     }
 }
 

@@ -1,0 +1,86 @@
+//! Plain GEMM with an epilogue, `D = act(alpha · (A · B) + beta · C + bias) + residual`: the tiles and operands of
+//! [`super::gemm`], and panels that come and go as in [`crate::collective::finish`].
+
+use super::Kernel;
+use super::gemm::{Gemm, GemmTile, for_each_tile, grid};
+use crate::abi::{GemmEpilogueArgs, Operand, Source};
+use crate::collective::finish::finish_panels;
+use crate::collective::mainloop::multiply;
+use crate::collective::partials::{PartialsState, load_partials, store_results};
+use crate::collective::setup::{init_barriers, operand_ring};
+use crate::config::{PANEL_BYTES, PANEL_ROWS, TileConfig};
+use crate::layout::slot::TileExtent;
+use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
+use crate::pipeline::state::PipelineState;
+use crate::shape::{CtaPosition, Role, min};
+
+/// The kernel; `STAGES` is `C::STAGES`.
+pub struct GemmEpilogue<C, const STAGES: u32>(core::marker::PhantomData<C>);
+
+impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
+    type Args = GemmEpilogueArgs;
+    type Config = C;
+
+    #[inline(always)]
+    fn setup<M: Mbarriers>(m: &M) {
+        init_barriers::<M, C>(m);
+    }
+
+    #[inline(always)]
+    fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
+        let (gemm, mut state) = (&args.gemm, PartialsState::default());
+        let (raster, work) = grid::<C>(gemm, at);
+        match role {
+            Role::Producer => Gemm::<C, STAGES>::mover(m, gemm, at, role),
+            Role::Loader => {
+                let brings = args.epilogue.source != Source::None as u32;
+                for_each_tile!(gemm, at, raster, work, tile => {
+                    load_partials::<M, C>(
+                        m,
+                        &mut state,
+                        tile.extent,
+                        0..1,
+                        |_| Ok(()),
+                        |_, consumer| if brings && tile.extent.rows_of(consumer) > 0 { PANEL_BYTES } else { 0 },
+                        |_, consumer, panel, dst, slot| {
+                            let (row, col) = (tile.row + consumer * PANEL_ROWS, tile.col + panel * C::PANEL_COLS);
+                            m.load_box(dst, Operand::C, row, col, slot.full());
+                        },
+                    )?;
+                });
+                Ok(())
+            }
+            Role::Storer => {
+                for_each_tile!(gemm, at, raster, work, tile => {
+                    store_results::<M, C>(m, &mut state, tile.extent.panels::<C>(), 1, |consumer, panel, src| {
+                        if tile.extent.rows_of(consumer) > 0 {
+                            let (row, col) = (tile.row + consumer * PANEL_ROWS, tile.col + panel * C::PANEL_COLS);
+                            m.store_box(Operand::D, row, col, src);
+                        }
+                    })?;
+                });
+                m.wait_group_complete::<0>();
+                Ok(())
+            }
+            Role::Consumer(_) => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn consumer<M: WarpgroupRole<C>>(m: &M, args: &Self::Args, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
+        let gemm = &args.gemm;
+        let operands = operand_ring::<M, C, STAGES>(m, Role::Consumer(consumer));
+        let (mut operand_state, mut state) = (PipelineState::start(), PartialsState::default());
+        // The host cuts no tile of this kernel along K: every part is a whole tile.
+        let (raster, work) = grid::<C>(gemm, at);
+        for_each_tile!(gemm, at, raster, work, tile => {
+            let mut acc = m.zero_acc();
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, work.k_tiles, &mut acc)?;
+            finish_panels::<M, C>(m, &mut state, consumer, tile.col, tile.extent, None, &args.epilogue, &acc)?;
+        });
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn leave<M: PutSignals>(_m: &M, _args: &Self::Args, _at: CtaPosition) {}
+}
