@@ -66,7 +66,7 @@ fn a_box_is_stored_in_steps_of_sixteen_bytes_even_past_the_end_of_its_tensor() {
             Ok(())
         };
         let launch = KernelLaunch::new(Rank(0), 1, Small::SMEM, &[Role::Storer, Role::Consumer(0)], body);
-        emu.launch(launch.with_setup(init_barriers).with_maps([None, None, map(d)])).unwrap();
+        emu.launch(launch.with_setup(init_barriers).with_maps([None, None, map(d), None])).unwrap();
         d
     };
     let one = half::bf16::ONE.to_le_bytes();

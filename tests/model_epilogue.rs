@@ -21,7 +21,17 @@ type Wide = Tile<64, 128, 2>;
 fn args<C: TileConfig>(problem: &Problem, source: Source) -> GemmEpilogueArgs {
     let none = GlobalAddr(0);
     let Problem { m, n, k, .. } = *problem;
-    let gemm = GemmArgs { m, n, k, raster_group: 1, scales: [none; 2], watchdog: problem.watchdog::<C>(RANK) };
+    let gemm = GemmArgs {
+        m,
+        n,
+        k,
+        raster_group: 1,
+        split_tiles: 0,
+        reserved: 0,
+        shares: none,
+        scales: [none; 2],
+        watchdog: problem.watchdog::<C>(RANK),
+    };
     let source = source as u32;
     let (alpha, beta, activation) = (1.0, 1.0, 0);
     let epilogue = EpilogueArgs {
