@@ -37,7 +37,7 @@ fn fields_lie_where_the_kernels_read_them() {
     assert_layout!(EpilogueArgs, size 56, align 8, {
         alpha: 0, beta: 4, activation: 8, source: 12, bias: 16, scale_a: 24, scale_b: 32, c: 40, c_stride: 48,
     });
-    assert_layout!(GemmEpilogueArgs, size 192, align 8, { gemm: 0, epilogue: 136 });
+    assert_layout!(GemmEpilogueArgs, size 208, align 8, { gemm: 0, epilogue: 152 });
     assert_layout!(GemmReduceScatterEpilogueArgs, size 312, align 8, { call: 0, epilogue: 256 });
     assert_layout!(LinkArgs, size 192, align 8, {
         mode: 0, message: 4, stage: 8, depth: 12, repeats: 16, pulls: 20, begins: 24, epoch: 28, payload: 32, waits: 36,
