@@ -19,7 +19,7 @@ use tilewire::matrix::Matrix;
 use tilewire::measure::{Candidate, Ratio, calls_per_sample, geometric_mean, interleave, median, num_sets};
 use tilewire::ops::{Gemm, RankMatrices};
 use tilewire::reference::sampled::{Sample, sampled_gemm};
-use tilewire::{Layout, Result, Variant, World};
+use tilewire::{Layout, Result, SplitK, Variant, World};
 
 use support::operands::Operands;
 use support::report::Report;
@@ -60,6 +60,9 @@ fn run(options: &Options, gpus: &[Gpu], report: &mut Report) -> Result<()> {
     }
     shapes_table(&rows, report);
     let margins = if options.only.is_empty() { bench.margins(report)? } else { None };
+    if options.only.is_empty() {
+        bench.cuts(report)?;
+    }
     let host = bench.host_cost()?;
     println!("host cost of a call, median of 1000: ours {:.2} µs, cuBLASLt {:.2} µs", host[0], host[1]);
     report.row(json!({ "host_us": { "tilewire": host[0], "cublaslt": host[1] } }));
@@ -132,6 +135,55 @@ impl Bench<'_> {
         enqueue(operands)?;
         self.stream.synchronize()?;
         operands.result(operands.extents[0])
+    }
+
+    /// Each tile with and without cuts along K, beside what a plan chooses by itself.
+    fn cuts(&self, report: &mut Report) -> Result<()> {
+        let mut table =
+            Table::new(["nt M×N×K", "128×256", "128×256, cut", "64×128", "64×128, cut", "chosen", "chosen / best"]);
+        for extents in [
+            [8192, 1280, 8192],
+            [2048, 4608, 12288],
+            [4096, 4096, 4096],
+            [512, 12288, 6144],
+            [512, 4608, 12288],
+            [128, 12288, 6144],
+            [128, 4608, 12288],
+            [16, 6144, 12288],
+        ] {
+            let [m, n, k] = extents;
+            let sets = num_sets(Operands::set_bytes(extents, m));
+            let operands = Operands::new(self.gpu, &self.stream, Layout::Nt, extents, m, sets, 1)?;
+            let fixed = |tile, split_k| {
+                Gemm::builder(&self.world, 0).shape(m, n, k).tile(tile).split_k(split_k).build()
+            };
+            let plans = [
+                fixed([128, 256], SplitK::Never)?,
+                fixed([128, 256], SplitK::Always)?,
+                fixed([64, 128], SplitK::Never)?,
+                fixed([64, 128], SplitK::Always)?,
+                self.plan(Layout::Nt, extents, 0)?,
+            ];
+            let calls = calls_per_sample(rough_seconds(extents));
+            // SAFETY: operands and plans live until the end of the loop's body, and nothing else uses them.
+            let mut candidates = plans
+                .iter()
+                .map(|plan| unsafe {
+                    Candidate::captured("", calls, &self.stream, |call| run_ours(plan, &operands, call))
+                })
+                .collect::<Result<Vec<_>>>()?;
+            let samples = interleave(std::slice::from_ref(&self.stream), &mut candidates, 9)?;
+            let us: Vec<f64> = samples.iter().map(|s| s.seconds() * 1e6).collect();
+            let best = us[..4].iter().copied().fold(f64::INFINITY, f64::min);
+            let shape = format!("{m}×{n}×{k}");
+            let mut cells = vec![shape.clone()];
+            cells.extend(us.iter().map(|us| format!("{us:.1} µs")));
+            cells.push(format!("{:.3}", us[4] / best));
+            table.row(cells);
+            report.row(json!({ "cuts": shape, "us": us }));
+        }
+        report.table("What cutting tiles along K brings", table);
+        Ok(())
     }
 
     /// Throughput with SMs set apart, as a share of what the remaining SMs should give; the worst of them.

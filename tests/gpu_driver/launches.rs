@@ -51,11 +51,11 @@ fn dependent(gpu: &Gpu) -> TestResult {
 fn wrong_size(gpu: &Gpu) -> TestResult {
     let stream = Stream::new(gpu).map_err(text)?;
     let function = kernels::function(gpu, "echo")?;
-    expect_eq("parameter", function.param_bytes(), Some(400))?;
+    expect_eq("parameter", function.param_bytes(), Some(528))?;
     // SAFETY: refused before anything is launched.
     let result = unsafe { launch(&function, &kernels::ONE_THREAD, &[0u64; 49], &stream) };
-    let error = result.err().ok_or("392 bytes were taken for 400")?;
-    expect_text(&error.to_string(), &["parameter of echo is 392 bytes", "the kernel takes 400 bytes"])
+    let error = result.err().ok_or("520 bytes were taken for 528")?;
+    expect_text(&error.to_string(), &["parameter of echo is 520 bytes", "the kernel takes 528 bytes"])
 }
 
 fn bad_ptx(gpu: &Gpu) -> TestResult {
@@ -114,7 +114,7 @@ fn occupancy(gpu: &Gpu) -> TestResult {
 fn tensor_maps(gpu: &Gpu) -> TestResult {
     let buffer = DeviceBuffer::new(gpu, 1 << 20).map_err(text)?;
     let mut seen = Vec::new();
-    for element in [Element::Bf16, Element::F16, Element::F32, Element::E4m3, Element::E5m2] {
+    for element in [Element::Bf16, Element::F16, Element::F32, Element::E4m3] {
         for (rows, cols) in [(1, 1), (1, 8), (127, 105), (128, 64), (1, 1 << 32), (1 << 32, 1)] {
             for box_rows in [1, 64, 256] {
                 let stride = (cols * u64::from(element.bytes())).next_multiple_of(16);

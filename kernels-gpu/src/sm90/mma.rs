@@ -245,27 +245,32 @@ macro_rules! warpgroup_mma {
 }
 
 macro_rules! share_acc {
-    ($n:literal, [$($chunk:literal)*]) => {
+    ($n:literal, $regs:literal, [$($group:literal)*]) => {
         impl<const M: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType>
             ShareAcc<Tile<M, $n, STAGES, L, I, O>> for Warpgroup
         {
             #[inline(always)]
             fn store_acc(&self, dst: GlobalAddr, acc: &Self::Acc) {
                 let dst = dst.0 + (self.thread * CHUNK_BYTES) as u64;
-                each!([$($chunk)*], I => {
-                    let word = |i: usize| acc.sum[I * 4 + i].to_bits();
+                each!([$($group)*], GROUP => each!([0 1 2 3 4 5 6 7], I => {
+                    let word = |i: usize| acc.sum[(GROUP * 8 + I) * 4 + i].to_bits();
+                    let at = dst + (GROUP * 8 + I) as u64 * CHUNK_STRIDE;
                     // SAFETY: kernels pass addresses of the plan's memory for it, 16-byte aligned.
-                    unsafe { memory::store_v4(dst + (I as u64) * CHUNK_STRIDE, [word(0), word(1), word(2), word(3)]) }
-                });
+                    unsafe { memory::store_v4(at, [word(0), word(1), word(2), word(3)]) }
+                }));
             }
 
             #[inline(always)]
             fn add_acc(&self, src: GlobalAddr, acc: &mut Self::Acc) {
                 let src = src.0 + (self.thread * CHUNK_BYTES) as u64;
-                each!([$($chunk)*], I => {
+                each!([$($group)*], GROUP => {
                     // SAFETY: as above; the giver's word was acquired.
-                    let words = unsafe { memory::load_v4(src + (I as u64) * CHUNK_STRIDE) };
-                    each!([0 1 2 3], WORD => acc.sum[I * 4 + WORD] += f32::from_bits(words[WORD]));
+                    let load = |i: u64| unsafe { memory::load_v4(src + (GROUP as u64 * 8 + i) * CHUNK_STRIDE) };
+                    // Eight on their way at once: one after the other, latency would be most of the time.
+                    let chunks = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
+                    each!([0 1 2 3 4 5 6 7], I => each!([0 1 2 3], WORD => {
+                        acc.sum[((GROUP * 8 + I) * 4 + WORD) % $regs] += f32::from_bits(chunks[I][WORD]);
+                    }));
                 });
             }
 
@@ -283,9 +288,9 @@ macro_rules! share_acc {
     };
 }
 
-share_acc!(256, [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31]);
-share_acc!(128, [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15]);
-share_acc!(64, [0 1 2 3 4 5 6 7]);
+share_acc!(256, 128, [0 1 2 3]);
+share_acc!(128, 64, [0 1]);
+share_acc!(64, 32, [0]);
 
 warpgroup_mma!(256, 128, m64n256k16_bf16, m64n256k16_f16);
 warpgroup_mma!(128, 64, m64n128k16_bf16, m64n128k16_f16);
