@@ -154,9 +154,8 @@ impl Bench<'_> {
             let [m, n, k] = extents;
             let sets = num_sets(Operands::set_bytes(extents, m));
             let operands = Operands::new(self.gpu, &self.stream, Layout::Nt, extents, m, sets, 1)?;
-            let fixed = |tile, split_k| {
-                Gemm::builder(&self.world, 0).shape(m, n, k).tile(tile).split_k(split_k).build()
-            };
+            let fixed =
+                |tile, split_k| Gemm::builder(&self.world, 0).shape(m, n, k).tile(tile).split_k(split_k).build();
             let plans = [
                 fixed([128, 256], SplitK::Never)?,
                 fixed([128, 256], SplitK::Always)?,

@@ -27,8 +27,10 @@ fn args<C: TileConfig>(problem: &Problem, source: Source) -> GemmEpilogueArgs {
         k,
         raster_group: 1,
         split_tiles: 0,
-        reserved: 0,
+        parts: 1,
         shares: none,
+        share_room: 0,
+        reserved: 0,
         scales: [none; 2],
         watchdog: problem.watchdog::<C>(RANK),
     };

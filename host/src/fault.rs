@@ -47,7 +47,7 @@ impl fmt::Display for Fault {
                 write!(f, "rank {}'s credit: epoch {}, seen {}", r.index, r.awaited, r.seen)
             }
             Some(WaitKind::Share) => {
-                write!(f, "CTA {}'s share of a tile: word {}, seen {}", r.index, r.awaited, r.seen)
+                write!(f, "part {} of the tiles that are cut along K: word {}, seen {}", r.index, r.awaited, r.seen)
             }
             Some(kind) => write!(f, "{kind:?} {}: phase parity {}", r.index, r.awaited),
             None => write!(f, "an unknown thing ({}), index {}", r.kind, r.index),

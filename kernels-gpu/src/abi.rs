@@ -141,7 +141,7 @@ pub enum WaitKind {
     Credit = 10,
     /// Tile stored locally for the reduce partition; owner · 2²⁴ + tile.
     Staged = 11,
-    /// Sums of a tile that is cut along K; the CTA that gives them.
+    /// Sums of a part of a tile that is cut along K; place of the part among all that are given away.
     Share = 12,
 }
 
@@ -201,10 +201,14 @@ pub struct GemmArgs {
     pub raster_group: u32,
     /// Tiles that are cut along K (see `schedule::stream_k`); 0 where none is, and then `shares` is not used.
     pub split_tiles: u32,
-    /// Unused; keeps the layout free of padding.
-    pub reserved: u32,
+    /// Parts of each of these; at least 1.
+    pub parts: u32,
     /// Where CTAs leave sums for each other: see `collective::share`.
     pub shares: GlobalAddr,
+    /// Parts that there is room for at `shares`.
+    pub share_room: u32,
+    /// Unused; keeps the layout free of padding.
+    pub reserved: u32,
     /// Where the scales of A and B lie: see [`Scales`].
     pub scales: Scales,
     /// Bounds of the waits.

@@ -10,7 +10,7 @@ const ONE: Scenario = Scenario::gemm(128, 256, 64);
 const DEEP: Scenario = Scenario::gemm(128, 72, 9 * 64);
 /// Three tiles of four panels on one CTA: every panel buffer is used three times.
 const WIDE: Scenario = Scenario::gemm(384, 256, 64);
-/// One tile of four steps along K, of which CTA 1 has the last two.
+/// One tile of four steps along K, of which CTA 0 has the last two.
 const SPLIT: Scenario = Scenario::gemm(128, 256, 4 * 64).over(Transport::Push, Placement::Epilogue, 2, 0);
 /// Two tiles for peers and one own tile a rank, two peers: every buffer is used again in each of its turns.
 const PUSH: Scenario = Scenario::reduce_scatter(3, 384, 256, 64);
@@ -247,7 +247,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::LostCarryRelease).on_cta(1), STAGED, &[V::Deadlock], ONCE),
     mutant(first(Fault::CarryReleaseTooMany).on_cta(1), STAGED, &[V::ArrivalOverflow], ONCE),
     mutant(first(Fault::LostSignal).on_cta(1), STAGED, &[V::Deadlock], ONCE),
-    // Cut tiles: CTA 1 gives its sums to CTA 0.
-    mutant(first(Fault::LostShare).on_cta(1), SPLIT, &[V::Deadlock], ONCE),
-    mutant(first(Fault::MissingShare).on_cta(1), SPLIT, &[V::ReadOfUnwrittenGlobal], ONCE),
+    // Cut tiles: CTA 0 gives its sums to CTA 1.
+    mutant(first(Fault::LostShare), SPLIT, &[V::Deadlock], ONCE),
+    mutant(first(Fault::MissingShare), SPLIT, &[V::ReadOfUnwrittenGlobal], ONCE),
 ];

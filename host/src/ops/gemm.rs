@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::kernels::abi::{GemmArgs, GemmEpilogueArgs, Operand, Watchdog};
 use crate::kernels::entries::{Entry, Op};
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
-use crate::plan::select::{Choice, Work, choose, eligible};
+use crate::plan::select::{Choice, Cut, Work, choose, eligible};
 use crate::plan::{RankLaunch, Scales, SplitK, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
@@ -297,8 +297,8 @@ impl Gemm {
         let work = Work { m: self.rows(m)?, n: self.n, k: self.k, ctas: self.ctas() };
         // A plan has at least one kernel.
         let Some(choice) = choose(&self.entries, work, self.split_k) else { return Ok(()) };
-        let split_tiles = if self.shares.is_some() { choice.split_tiles } else { 0 };
-        let launch = self.prepare(m, given, scales, Choice { split_tiles, ..choice })?;
+        let cut = if self.shares.is_some() { choice.cut } else { Cut::NONE };
+        let launch = self.prepare(m, given, scales, Choice { cut, ..choice })?;
         // SAFETY: the caller's.
         unsafe { self.world.launch([&launch], stream.as_ref().map(std::slice::from_ref)) }
     }
@@ -322,7 +322,7 @@ impl Gemm {
     ) -> Result<()> {
         let entry = self.epilogue.ok_or_else(not_planned)?;
         // Panels of C are brought for whole tiles.
-        let choice = Choice { entry, split_tiles: 0 };
+        let choice = Choice { entry, cut: Cut::NONE };
         let RankLaunch { rank, mut maps, args, num_ctas, .. } = self.prepare(m, given, Scales::NONE, choice)?;
         let (epilogue, map) = epilogue.resolve(Result2d { rank, d: given.d, map: maps[Operand::D as usize] })?;
         maps[Operand::C as usize] = map;
@@ -362,9 +362,11 @@ impl Gemm {
             n,
             k,
             raster_group: self.raster_group,
-            split_tiles: choice.split_tiles,
-            reserved: 0,
+            split_tiles: choice.cut.tiles,
+            parts: choice.cut.parts,
             shares: self.shares.as_ref().map_or(GlobalAddr(0), |shares| shares.of(choice.entry)),
+            share_room: Work::room(self.ctas(), choice.entry),
+            reserved: 0,
             scales: scales.check(self.variant, rank)?,
             watchdog,
         };

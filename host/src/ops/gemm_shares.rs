@@ -13,8 +13,8 @@ use crate::world::{Buffer, World};
 pub struct Shares {
     memory: Buffer,
     ctas: u32,
-    /// Tile of each region, and its first byte.
-    regions: Vec<([u32; 2], u64)>,
+    /// Kernel of each region, and its first byte.
+    regions: Vec<(&'static Entry, u64)>,
 }
 
 impl Shares {
@@ -22,12 +22,18 @@ impl Shares {
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) if there is not enough.
-    pub fn new(world: &World, rank: usize, entries: &[&Entry], work: Work, split_k: SplitK) -> Result<Option<Self>> {
+    pub fn new(
+        world: &World,
+        rank: usize,
+        entries: &[&'static Entry],
+        work: Work,
+        split_k: SplitK,
+    ) -> Result<Option<Self>> {
         let mut bytes = 0;
         let mut regions = Vec::new();
-        for entry in entries.iter().filter(|entry| work.may_split(entry, split_k)) {
-            regions.push((entry.tile_extent(), bytes));
-            bytes += share_bytes(entry.tile_extent(), work.ctas).next_multiple_of(16);
+        for &entry in entries.iter().filter(|entry| work.may_split(entry, split_k)) {
+            regions.push((entry, bytes));
+            bytes += share_bytes(entry.tile_extent(), Work::room(work.ctas, entry)).next_multiple_of(16);
         }
         if regions.is_empty() {
             return Ok(None);
@@ -39,18 +45,19 @@ impl Shares {
 
     /// Where kernel `entry` has its region.
     pub fn of(&self, entry: &Entry) -> GlobalAddr {
-        let region = self.regions.iter().find(|(tile, _)| *tile == entry.tile_extent());
+        let region = self.regions.iter().find(|(of, _)| of.name == entry.name);
         self.memory.addr().plus(region.map_or(0, |(_, first)| *first))
     }
 
-    /// Says of every CTA that it has left no sums: before the first call, and after one that gave up.
+    /// Says that no sums are there for the taking: before the first call, and after one that gave up.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) if the copy fails.
     pub fn clear(&self, world: &World, rank: usize) -> Result<()> {
-        for &(tile, first) in &self.regions {
-            let words = word_offset(tile, self.ctas);
-            let zeros = vec![0; (share_bytes(tile, self.ctas) - words) as usize];
+        for &(entry, first) in &self.regions {
+            let (tile, room) = (entry.tile_extent(), Work::room(self.ctas, entry));
+            let words = word_offset(tile, room);
+            let zeros = vec![0; (share_bytes(tile, room) - words) as usize];
             world.write(rank, self.memory.addr().plus(first + words), &zeros)?;
         }
         Ok(())

@@ -2,6 +2,7 @@
 //! ([`eligible`]), what is best another ([`choose`]).
 
 use crate::kernels::entries::{Entry, Op};
+use crate::kernels::schedule::stream_k::all_given;
 
 use super::variant::{SMALL_TILE, Variant, main_tile};
 
@@ -16,15 +17,34 @@ pub enum SplitK {
     Auto,
     /// Never: every element of D is one sum in the order of K, whatever the number of SMs.
     Never,
-    /// Wherever the tiles are no whole number of waves, faster or not.
+    /// Wherever the tiles are no whole number of waves and there is memory for it, faster or not.
     Always,
 }
 
-/// A kernel, and how many tiles it cuts.
+/// Most parts of a tile.
+const MOST_PARTS: u32 = 8;
+
+/// How many tiles are cut, and into how many parts each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub tiles: u32,
+    pub parts: u32,
+}
+
+impl Cut {
+    pub const NONE: Self = Self { tiles: 0, parts: 1 };
+
+    /// Parts that are given away.
+    fn given(self) -> u32 {
+        all_given(self.tiles, self.parts)
+    }
+}
+
+/// A kernel, and what it cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub entry: &'static Entry,
-    pub split_tiles: u32,
+    pub cut: Cut,
 }
 
 /// What a tile costs while all SMs are busy, in nanoseconds.
@@ -40,13 +60,16 @@ struct TileCost {
 
 /// NVIDIA H200, driver 580.159.04, 2026-11-29, under sustained load: see `docs/performance.md`.
 const COSTS: [TileCost; 3] = [
-    TileCost { tile: [128, 256], stage: 650.0, tail: 1200.0, share: 3500.0 },
-    TileCost { tile: [64, 128], stage: 240.0, tail: 700.0, share: 1500.0 },
+    TileCost { tile: [128, 256], stage: 740.0, tail: 1200.0, share: 3000.0 },
+    TileCost { tile: [64, 128], stage: 245.0, tail: 700.0, share: 1200.0 },
     TileCost { tile: [128, 128], stage: 340.0, tail: 900.0, share: 2000.0 },
 ];
 
 /// Bytes that device memory delivers in a nanosecond.
 const MEMORY_BYTES_PER_NS: f64 = 4300.0;
+
+/// Bytes that one SM takes from device memory in a nanosecond.
+const SM_BYTES_PER_NS: f64 = 45.0;
 
 /// Shape of a call and the CTAs it runs on.
 #[derive(Clone, Copy, Debug)]
@@ -67,16 +90,18 @@ impl Work {
         u64::from(self.k.div_ceil(entry.tile[2]))
     }
 
-    /// Tiles to cut so that every CTA has the same work: the last wave that is not full, and the whole wave before it, so
-    /// that few CTAs share a tile. None if the tiles are whole waves, or if they are too many stages to count.
-    pub fn split_tiles(&self, entry: &Entry) -> u32 {
-        let (tiles, ctas) = (self.tiles(entry), u64::from(self.ctas));
-        let rest = tiles % ctas;
-        if rest == 0 || !entry.splits {
-            return 0;
-        }
-        let split = if tiles > ctas { rest + ctas } else { tiles };
-        if self.k_tiles(entry) < 2 || split * self.k_tiles(entry) > u64::from(u32::MAX) { 0 } else { split as u32 }
+    /// Parts that a plan has room for: as much memory as one main tile a CTA.
+    pub fn room(ctas: u32, entry: &Entry) -> u32 {
+        let [rows, cols] = entry.tile_extent();
+        ctas.saturating_mul(128 * 256) / (rows * cols)
+    }
+
+    /// Ways to cut the last wave, if it is not full: from two parts of each of its tiles up.
+    fn cuts(&self, entry: &Entry) -> impl Iterator<Item = Cut> {
+        let tiles = if entry.splits { (self.tiles(entry) % u64::from(self.ctas)) as u32 } else { 0 };
+        let most = self.k_tiles(entry).min(u64::from(MOST_PARTS)) as u32;
+        let room = Self::room(self.ctas, entry);
+        (2..=most).map(move |parts| Cut { tiles, parts }).filter(move |cut| tiles > 0 && cut.given() <= room)
     }
 
     /// Whether a call of so many rows or fewer may cut tiles.
@@ -84,21 +109,23 @@ impl Work {
         split_k != SplitK::Never && entry.splits && self.m > 0 && self.n > 0 && self.k_tiles(entry) >= 2
     }
 
-    /// Expected time in nanoseconds with `split_tiles` tiles cut.
-    fn cost(&self, entry: &Entry, split_tiles: u32) -> f64 {
+    /// Expected time in nanoseconds.
+    fn cost(&self, entry: &Entry, cut: Cut) -> f64 {
         let of = COSTS.iter().find(|cost| cost.tile == entry.tile_extent()).unwrap_or(&COSTS[0]);
-        let (tiles, k_tiles, ctas) = (self.tiles(entry), self.k_tiles(entry) as f64, f64::from(self.ctas));
-        let split = f64::from(split_tiles);
-        let whole = (tiles - u64::from(split_tiles)).div_ceil(u64::from(self.ctas)) as f64;
-        let mut time = whole * (k_tiles * of.stage + of.tail);
-        if split_tiles > 0 {
-            let sharers = (ctas / split).ceil().max(2.0);
-            time += (split * k_tiles / ctas).ceil() * of.stage + of.tail + (sharers - 1.0) * of.share;
+        let (k_tiles, ctas) = (self.k_tiles(entry), u64::from(self.ctas));
+        let waves = (self.tiles(entry) - u64::from(cut.tiles)).div_ceil(ctas) as f64;
+        let mut time = waves * (k_tiles as f64 * of.stage + of.tail);
+        if cut.tiles > 0 {
+            let rounds = u64::from(cut.tiles * cut.parts).div_ceil(ctas) as f64;
+            let stages = k_tiles.div_ceil(u64::from(cut.parts)) as f64;
+            time += rounds * stages * of.stage + of.tail + f64::from(cut.parts) * of.share;
         }
         let elements = f64::from(self.n) * f64::from(self.k) * f64::from(entry.input_b.bytes())
             + f64::from(self.m) * f64::from(self.k) * f64::from(entry.input.bytes())
             + f64::from(self.m) * f64::from(self.n) * f64::from(entry.output.bytes());
-        time.max(elements / MEMORY_BYTES_PER_NS + of.tail)
+        let units = self.tiles(entry) - u64::from(cut.tiles) + u64::from(cut.tiles * cut.parts);
+        let bytes_per_ns = MEMORY_BYTES_PER_NS.min(SM_BYTES_PER_NS * units.min(ctas) as f64);
+        time.max(elements / bytes_per_ns + of.tail + f64::from(cut.parts - 1) * of.share)
     }
 }
 
@@ -114,17 +141,13 @@ pub(crate) fn eligible(variant: Variant, tile: Option<[u32; 2]>) -> impl Iterato
 pub(crate) fn choose(entries: &[&'static Entry], work: Work, split_k: SplitK) -> Option<Choice> {
     let mut best: Option<(f64, Choice)> = None;
     for &entry in entries {
-        let all = work.split_tiles(entry);
-        let cuts: &[u32] = match split_k {
-            SplitK::Never => &[0],
-            SplitK::Always => &[all],
-            SplitK::Auto => &[0, all],
-        };
-        for &split_tiles in cuts {
-            let cost = work.cost(entry, split_tiles);
-            // Of equals the first: the main tile, whole.
+        let whole = (split_k != SplitK::Always || work.cuts(entry).next().is_none()).then_some(Cut::NONE);
+        let cuts = work.cuts(entry).filter(|_| split_k != SplitK::Never);
+        for cut in whole.into_iter().chain(cuts) {
+            let cost = work.cost(entry, cut);
+            // Of equals the first: the main tile, whole, in few parts.
             if best.is_none_or(|(least, _)| cost < least) {
-                best = Some((cost, Choice { entry, split_tiles }));
+                best = Some((cost, Choice { entry, cut }));
             }
         }
     }
@@ -146,38 +169,45 @@ mod tests {
     #[test]
     fn whole_waves_are_not_cut() {
         let choice = on_h200(128 * 12, 256 * 11, 4096);
-        assert_eq!((choice.entry.tile_extent(), choice.split_tiles), ([128, 256], 0));
+        assert_eq!((choice.entry.tile_extent(), choice.cut), ([128, 256], Cut::NONE));
     }
 
     #[test]
     fn a_quarter_of_a_wave_is_not_left_to_a_quarter_of_the_sms() {
         let choice = on_h200(2048, 4608, 12288);
-        assert_eq!((choice.entry.tile_extent(), choice.split_tiles), ([128, 256], 24 + 132));
+        assert_eq!((choice.entry.tile_extent(), choice.cut), ([128, 256], Cut { tiles: 24, parts: 5 }));
         let choice = on_h200(8192, 1280, 8192);
-        assert_eq!((choice.entry.tile_extent(), choice.split_tiles), ([128, 256], 56 + 132));
+        assert_eq!((choice.entry.tile_extent(), choice.cut), ([128, 256], Cut { tiles: 56, parts: 2 }));
     }
 
     #[test]
-    fn few_rows_take_the_small_tile_and_all_sms() {
+    fn most_of_a_wave_is_left_whole() {
+        assert_eq!(on_h200(4096, 4096, 4096).cut, Cut::NONE);
+        assert_eq!(on_h200(8192, 8192, 8192).cut, Cut::NONE);
+    }
+
+    #[test]
+    fn few_rows_take_the_small_tile() {
         for m in [1, 16, 64] {
             let choice = on_h200(m, 4608, 12288);
-            assert_eq!((choice.entry.tile_extent(), choice.split_tiles), ([64, 128], 36), "{m} rows");
+            assert_eq!(choice.entry.tile_extent(), [64, 128], "{m} rows");
+            assert!(choice.cut.tiles == 36 && choice.cut.parts >= 3, "{m} rows: {:?}", choice.cut);
         }
     }
 
     #[test]
     fn short_sums_are_not_worth_sharing() {
-        assert_eq!(on_h200(128, 256, 64).split_tiles, 0);
-        assert_eq!(on_h200(300, 300, 100).split_tiles, 0);
+        assert_eq!(on_h200(128, 256, 64).cut, Cut::NONE);
+        assert_eq!(on_h200(300, 300, 100).cut, Cut::NONE);
     }
 
     #[test]
     fn never_and_always_mean_it() {
         let work = Work { m: 200, n: 300, k: 256, ctas: 5 };
         for variant in Variant::supported(Op::Gemm) {
-            assert_eq!(chosen(variant, work, SplitK::Never).split_tiles, 0);
+            assert_eq!(chosen(variant, work, SplitK::Never).cut, Cut::NONE);
             let splits = variant.entry(Op::Gemm).unwrap().splits;
-            assert_eq!(chosen(variant, work, SplitK::Always).split_tiles > 0, splits, "{variant}");
+            assert_eq!(chosen(variant, work, SplitK::Always).cut.tiles > 0, splits, "{variant}");
         }
     }
 
@@ -190,9 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn counts_stay_below_what_a_kernel_can_count() {
-        let entry = Variant::default().entry(Op::Gemm).unwrap();
-        let work = Work { m: 1 << 20, n: 257, k: u32::MAX, ctas: 132 };
-        assert_eq!(work.split_tiles(entry), 0);
+    fn what_is_given_away_fits_the_room_for_it() {
+        for entry in eligible(Variant::default(), None) {
+            for (m, n, ctas) in [(2048, 4608, 132), (1, 8, 132), (1 << 20, 257, 7), (64, 12288, 33)] {
+                let work = Work { m, n, k: u32::MAX, ctas };
+                assert!(work.cuts(entry).all(|cut| cut.given() <= Work::room(ctas, entry)), "{work:?}");
+            }
+        }
     }
 }

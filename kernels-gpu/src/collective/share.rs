@@ -1,14 +1,14 @@
 //! Tiles that are cut along K: sums go from the CTAs that have later parts to the one that has the first.
 //!
-//! The memory for it holds, for each CTA, the accumulators of its consumers, and then for each CTA and consumer one word: 1
-//! while sums are there for the taking, else 0. Every word is 0 between calls.
+//! The memory for it holds, for each part that is given away, the accumulators of the consumers; and then for each part and
+//! consumer one word: 1 while sums are there for the taking, else 0. Every word is 0 between calls.
 //!
 //! | who | step | ordered by |
 //! | --- | --- | --- |
 //! | giver | writes its accumulator, then sets the word | release of the whole warpgroup |
 //! | taker | waits for the word, adds the accumulator, then clears the word | acquire; release of the whole warpgroup |
 //!
-//! A CTA gives at most once in a call, so its memory is free when the call begins.
+//! Every part has its own place, so a place is free when the call begins.
 
 use crate::abi::WaitKind;
 use crate::comm::signal::wait_local_signal;
@@ -22,61 +22,65 @@ pub const fn acc_bytes<C: TileConfig>() -> u64 {
     PANEL_ROWS as u64 * C::TILE_N as u64 * 4
 }
 
-/// Bytes that `ctas` CTAs need to share tiles of `tile` rows and columns with one another.
-pub const fn share_bytes(tile: [u32; 2], ctas: u32) -> u64 {
-    word_offset(tile, ctas) + ctas as u64 * (tile[0] / PANEL_ROWS) as u64 * 4
+/// Bytes for `given` parts of tiles of `tile` rows and columns that are given away.
+pub const fn share_bytes(tile: [u32; 2], given: u32) -> u64 {
+    word_offset(tile, given) + given as u64 * (tile[0] / PANEL_ROWS) as u64 * 4
 }
 
-/// First byte of the words.
-pub const fn word_offset(tile: [u32; 2], ctas: u32) -> u64 {
-    ctas as u64 * tile[0] as u64 * tile[1] as u64 * 4
+/// First byte of the words, where there is room for `given` parts.
+pub const fn word_offset(tile: [u32; 2], given: u32) -> u64 {
+    given as u64 * tile[0] as u64 * tile[1] as u64 * 4
 }
 
-#[inline(always)]
-fn sums<C: TileConfig>(shares: GlobalAddr, cta: u32, consumer: u32) -> GlobalAddr {
-    shares.plus((cta * C::CONSUMERS + consumer) as u64 * acc_bytes::<C>())
+/// Memory in which consumers of one index leave sums for each other.
+#[derive(Clone, Copy)]
+pub struct Shares {
+    /// First byte.
+    pub base: GlobalAddr,
+    /// Parts there is room for.
+    pub room: u32,
+    /// The consumers' index.
+    pub consumer: u32,
 }
 
-#[inline(always)]
-fn word<C: TileConfig>(shares: GlobalAddr, ctas: u32, cta: u32, consumer: u32) -> GlobalAddr {
-    shares.plus(word_offset([C::TILE_M, C::TILE_N], ctas) + (cta * C::CONSUMERS + consumer) as u64 * 4)
-}
-
-/// Consumer `consumer` of CTA `cta`: leaves `acc` for the CTA that finishes the tile.
-#[inline(always)]
-pub fn give<M: ShareAcc<C>, C: TileConfig>(
-    m: &M,
-    shares: GlobalAddr,
-    work: &StreamK,
-    cta: u32,
-    consumer: u32,
-    acc: &M::Acc,
-) {
-    m.store_acc(sums::<C>(shares, cta, consumer), acc);
-    m.publish(word::<C>(shares, work.ctas, cta, consumer), 1);
-}
-
-/// Consumer `consumer` of CTA `cta`: adds to `acc` what other CTAs have of the tile of `part`, in the order of K.
-#[inline(always)]
-pub fn take<M: ShareAcc<C> + Signals + Watch, C: TileConfig>(
-    m: &M,
-    shares: GlobalAddr,
-    work: &StreamK,
-    cta: u32,
-    consumer: u32,
-    part: &Part,
-    acc: &mut M::Acc,
-) -> Result<(), Aborted> {
-    if part.k_end == work.k_tiles {
-        return Ok(());
+impl Shares {
+    #[inline(always)]
+    fn sums<C: TileConfig>(&self, place: u32) -> GlobalAddr {
+        self.base.plus((place * C::CONSUMERS + self.consumer) as u64 * acc_bytes::<C>())
     }
-    let mut giver = cta + 1;
-    while work.adds_to(giver, part.tile) {
-        let word = word::<C>(shares, work.ctas, giver, consumer);
-        wait_local_signal(m, Role::Consumer(consumer), WaitKind::Share, giver, word, 1)?;
-        m.add_acc(sums::<C>(shares, giver, consumer), acc);
-        m.publish(word, 0);
-        giver += 1;
+
+    #[inline(always)]
+    fn word<C: TileConfig>(&self, place: u32) -> GlobalAddr {
+        let words = self.base.plus(word_offset([C::TILE_M, C::TILE_N], self.room));
+        words.plus((place * C::CONSUMERS + self.consumer) as u64 * 4)
     }
-    Ok(())
+
+    /// Consumer: leaves `acc` of `part` for the CTA that finishes the tile.
+    #[inline(always)]
+    pub fn give<M: ShareAcc<C>, C: TileConfig>(&self, m: &M, work: &StreamK, part: &Part, acc: &M::Acc) {
+        let place = work.given(part.tile, part.number);
+        m.store_acc(self.sums::<C>(place), acc);
+        m.publish(self.word::<C>(place), 1);
+    }
+
+    /// Consumer: adds to `acc`, which has the first part of tile `tile`, the other parts in the order of K.
+    #[inline(always)]
+    pub fn take<M: ShareAcc<C> + Signals + Watch, C: TileConfig>(
+        &self,
+        m: &M,
+        work: &StreamK,
+        tile: u32,
+        acc: &mut M::Acc,
+    ) -> Result<(), Aborted> {
+        let mut number = 1;
+        while number < work.parts {
+            let place = work.given(tile, number);
+            let word = self.word::<C>(place);
+            wait_local_signal(m, Role::Consumer(self.consumer), WaitKind::Share, place, word, 1)?;
+            m.add_acc(self.sums::<C>(place), acc);
+            m.publish(word, 0);
+            number += 1;
+        }
+        Ok(())
+    }
 }

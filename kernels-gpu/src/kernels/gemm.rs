@@ -5,7 +5,7 @@ use crate::abi::{GemmArgs, Operand};
 use crate::collective::epilogue::{scale, scale_factor, store_panels, write_panels};
 use crate::collective::mainloop::{load_operands, multiply};
 use crate::collective::setup::{init_barriers, operand_ring, panel_ring};
-use crate::collective::share::{give, take};
+use crate::collective::share::Shares;
 use crate::config::{PANEL_ROWS, TileConfig};
 use crate::layout::slot::TileExtent;
 use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
@@ -32,7 +32,7 @@ pub(super) fn grid<C: TileConfig>(args: &GemmArgs, at: CtaPosition) -> (Raster, 
         Raster { tiles_m: div_ceil(args.m, C::TILE_M), tiles_n: div_ceil(args.n, C::TILE_N), group: args.raster_group };
     let (tiles, k_tiles) = (raster.num_tiles(), div_ceil(args.k, C::TILE_K));
     let split_tiles = if C::SPLITS { args.split_tiles } else { 0 };
-    (raster, StreamK { tiles, split_tiles, k_tiles, ctas: at.num_ctas })
+    (raster, StreamK { tiles, split_tiles, parts: args.parts, k_tiles, ctas: at.num_ctas })
 }
 
 /// Calls `$body` with each tile or part of one that this CTA works on.
@@ -106,12 +106,13 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
             let mut acc = m.zero_acc();
             let k_tiles = part.k_end - part.k_begin;
             multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, k_tiles, &mut acc)?;
-            if C::SPLITS && part.is_given_away() {
-                give::<M, C>(m, args.shares, &work, at.cta, consumer, &acc);
-                continue;
-            }
-            if C::SPLITS {
-                take::<M, C>(m, args.shares, &work, at.cta, consumer, &part, &mut acc)?;
+            if C::SPLITS && part.k_end - part.k_begin < work.k_tiles {
+                let shares = Shares { base: args.shares, room: args.share_room, consumer };
+                if part.is_given_away() {
+                    shares.give::<M, C>(m, &work, &part, &acc);
+                    continue;
+                }
+                shares.take::<M, C>(m, &work, part.tile, &mut acc)?;
             }
             scale::<M, C>(m, &mut acc, factor);
             write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
