@@ -1,5 +1,5 @@
 //! Which compiled kernel a plain GEMM takes, and whether it cuts tiles along K. Pure: what can run is one question
-//! ([`eligible`]), what is best another ([`choose`]).
+//! (`eligible`), what is best another (`choose`).
 
 use crate::kernels::entries::{Entry, Op};
 use crate::kernels::schedule::stream_k::all_given;
