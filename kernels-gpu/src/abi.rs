@@ -199,7 +199,7 @@ pub struct GemmArgs {
     pub k: u32,
     /// Rows of tiles that are walked together (see `schedule::raster`).
     pub raster_group: u32,
-    /// Tiles that are cut along K (see `schedule::stream_k`); 0 where none is, and then `shares` is not used.
+    /// Tiles that are cut along K (see `schedule::split_k`); 0 where none is, and then `shares` is not used.
     pub split_tiles: u32,
     /// Parts of each of these; at least 1.
     pub parts: u32,

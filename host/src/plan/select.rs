@@ -2,7 +2,7 @@
 //! (`eligible`), what is best another (`choose`).
 
 use crate::kernels::entries::{Entry, Op};
-use crate::kernels::schedule::stream_k::all_given;
+use crate::kernels::schedule::split_k::all_given;
 
 use super::variant::{SMALL_TILE, Variant, main_tile};
 

@@ -14,7 +14,7 @@ use crate::abi::WaitKind;
 use crate::comm::signal::wait_local_signal;
 use crate::config::{PANEL_ROWS, TileConfig};
 use crate::machine::{Aborted, ShareAcc, Signals, Watch};
-use crate::schedule::stream_k::{Part, StreamK};
+use crate::schedule::split_k::{Part, SplitTiles};
 use crate::shape::{GlobalAddr, Role};
 
 /// Bytes of one consumer's accumulator.
@@ -57,7 +57,7 @@ impl Shares {
 
     /// Consumer: leaves `acc` of `part` for the CTA that finishes the tile.
     #[inline(always)]
-    pub fn give<M: ShareAcc<C>, C: TileConfig>(&self, m: &M, work: &StreamK, part: &Part, acc: &M::Acc) {
+    pub fn give<M: ShareAcc<C>, C: TileConfig>(&self, m: &M, work: &SplitTiles, part: &Part, acc: &M::Acc) {
         let place = work.given(part.tile, part.number);
         m.store_acc(self.sums::<C>(place), acc);
         m.publish(self.word::<C>(place), 1);
@@ -68,7 +68,7 @@ impl Shares {
     pub fn take<M: ShareAcc<C> + Signals + Watch, C: TileConfig>(
         &self,
         m: &M,
-        work: &StreamK,
+        work: &SplitTiles,
         tile: u32,
         acc: &mut M::Acc,
     ) -> Result<(), Aborted> {

@@ -11,7 +11,7 @@ use crate::layout::slot::TileExtent;
 use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
 use crate::schedule::raster::Raster;
-use crate::schedule::stream_k::{Part, StreamK};
+use crate::schedule::split_k::{Part, SplitTiles};
 use crate::shape::{CtaPosition, Role, div_ceil, min};
 
 /// The kernel; `STAGES` is `C::STAGES`.
@@ -27,12 +27,12 @@ pub(super) struct GemmTile {
 
 /// The tiles of a call, and how the CTAs share them.
 #[inline(always)]
-pub(super) fn grid<C: TileConfig>(args: &GemmArgs, at: CtaPosition) -> (Raster, StreamK) {
+pub(super) fn grid<C: TileConfig>(args: &GemmArgs, at: CtaPosition) -> (Raster, SplitTiles) {
     let raster =
         Raster { tiles_m: div_ceil(args.m, C::TILE_M), tiles_n: div_ceil(args.n, C::TILE_N), group: args.raster_group };
     let (tiles, k_tiles) = (raster.num_tiles(), div_ceil(args.k, C::TILE_K));
     let split_tiles = if C::SPLITS { args.split_tiles } else { 0 };
-    (raster, StreamK { tiles, split_tiles, parts: args.parts, k_tiles, ctas: at.num_ctas })
+    (raster, SplitTiles { tiles, split_tiles, parts: args.parts, k_tiles, ctas: at.num_ctas })
 }
 
 /// Calls `$body` with each tile or part of one that this CTA works on.

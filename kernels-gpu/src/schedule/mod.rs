@@ -4,4 +4,4 @@
 pub mod chunked;
 pub mod raster;
 pub mod shared;
-pub mod stream_k;
+pub mod split_k;

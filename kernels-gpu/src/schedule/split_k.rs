@@ -14,7 +14,7 @@ use crate::shape::{CtaPosition, div_rem, min};
 
 /// A grid of tiles and how its work is dealt out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamK {
+pub struct SplitTiles {
     /// Tiles of the grid.
     pub tiles: u32,
     /// Tiles at the end that are cut, at most `tiles`.
@@ -55,7 +55,7 @@ pub struct Progress {
     unit: u32,
 }
 
-impl StreamK {
+impl SplitTiles {
     /// The start of a CTA's work.
     #[inline(always)]
     pub const fn start(&self, at: CtaPosition) -> Progress {
@@ -107,17 +107,17 @@ mod tests {
 
     use super::*;
 
-    fn parts(work: &StreamK, cta: u32) -> Vec<Part> {
+    fn parts(work: &SplitTiles, cta: u32) -> Vec<Part> {
         let mut progress = work.start(CtaPosition { cta, num_ctas: work.ctas });
         core::iter::from_fn(|| work.next(&mut progress)).collect()
     }
 
-    fn grids() -> impl Iterator<Item = StreamK> {
+    fn grids() -> impl Iterator<Item = SplitTiles> {
         let sizes = [(1, 1), (1, 7), (3, 5), (5, 1), (7, 16), (20, 3), (33, 2)];
         sizes.into_iter().flat_map(|(tiles, k_tiles)| {
             (1..=9).flat_map(move |ctas| {
                 (0..=tiles).flat_map(move |split_tiles| {
-                    (1..=k_tiles.min(5)).map(move |parts| StreamK { tiles, split_tiles, parts, k_tiles, ctas })
+                    (1..=k_tiles.min(5)).map(move |parts| SplitTiles { tiles, split_tiles, parts, k_tiles, ctas })
                 })
             })
         })
