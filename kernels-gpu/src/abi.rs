@@ -127,7 +127,7 @@ pub enum WaitKind {
     PanelFull = 3,
     /// Panel buffer free; buffer.
     PanelEmpty = 4,
-    /// Consumer done with panels for peers; consumer.
+    /// Consumer done with panels for peers, or the other consumer with its turn; consumer.
     Handover = 5,
     /// A peer's panel landed in shared memory; buffer.
     PartialFull = 6,

@@ -175,7 +175,6 @@ pub trait TileConfig: 'static {
         assert!(Self::A_BOX.bytes().is_multiple_of(SMEM_ALIGN), "stages keep the swizzle's alignment");
         assert!(Self::B_BOX.bytes().is_multiple_of(SMEM_ALIGN), "stages keep the swizzle's alignment");
         assert!(Self::PANELS <= MAX_PANELS, "panels are unrolled up to MAX_PANELS");
-        assert!(registers_fit(Self::CONSUMERS), "setmaxnreg totals exceed the register file");
     };
 }
 
@@ -286,18 +285,33 @@ pub type Tile128x256<L = Nt, I = Bf16, O = Bf16> = Tile<128, 256, 3, L, I, O>;
 pub type Tile64x128<L = Nt, I = Bf16, O = Bf16> = Tile<64, 128, 8, L, I, O>;
 /// 128×128×128 on 8-bit operands, five stages: where sums that are promoted leave no registers for 128×256.
 pub type Tile128x128<L = Nt, I = E4m3, O = Bf16> = Tile<128, 128, 5, L, I, O>;
+/// 128×192×64, four stages: for short K, where two consumers multiply a tile each in turns.
+pub type Tile128x192<L = Nt, I = Bf16, O = Bf16> = Tile<128, 192, 4, L, I, O>;
 /// 64×64×64, twelve stages, one consumer: for calls of at most 64 rows over all ranks, whose tiles hold every owner's rows.
 pub type Tile64x64<L = Nt, I = Bf16, O = Bf16> = Tile<64, 64, 12, L, I, O>;
 /// 128×64×64, six stages: for calls of at most 128 rows over all ranks, whose tiles hold every owner's rows.
 pub type Tile128x64<L = Nt, I = Bf16, O = Bf16> = Tile<128, 64, 6, L, I, O>;
 
-/// Registers a mover thread keeps (`setmaxnreg.dec`).
-pub const MOVER_REGISTERS: u32 = 88;
-/// Registers a consumer thread gets (`setmaxnreg.inc`).
-pub const CONSUMER_REGISTERS: u32 = 208;
+/// How the registers of an SM are dealt out to a kernel's threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registers {
+    /// What a mover thread keeps (`setmaxnreg.dec`).
+    pub mover: u32,
+    /// What a consumer thread gets (`setmaxnreg.inc`).
+    pub consumer: u32,
+}
 
-const fn registers_fit(consumers: u32) -> bool {
-    WARPGROUP_THREADS * (MOVER_REGISTERS + consumers * CONSUMER_REGISTERS) <= 65_536
+impl Registers {
+    /// For 128 accumulators a thread and movers with much to do.
+    pub const MAIN: Self = Self { mover: 88, consumer: 208 };
+    /// For 192 accumulators a thread and movers that only copy.
+    pub const WIDE: Self = Self { mover: 48, consumer: 232 };
+
+    /// Whether an SM has as many, and `setmaxnreg` takes the numbers.
+    pub const fn fit(self, consumers: u32) -> bool {
+        let sum = self.mover + consumers * self.consumer;
+        WARPGROUP_THREADS * sum <= 65_536 && self.mover.is_multiple_of(8) && self.consumer.is_multiple_of(8)
+    }
 }
 
 /// Where everything lies in a CTA's shared memory.
@@ -310,7 +324,7 @@ const fn registers_fit(consumers: u32) -> bool {
 /// | `empty` | stage | 4 · consumers | every consumer has read the stage |
 /// | `panel_full` | consumer, buffer | 4 | the consumer has written a panel |
 /// | `panel_empty` | consumer, buffer | 1 | the storer's copy has read the panel |
-/// | `handover` | consumer | 4 | the consumer wrote its last panel for a peer; buffers pass to the loader |
+/// | `handover` | consumer | 4 | the consumer wrote its last panel for a peer; buffers pass to the loader. In kernels whose consumers take turns: the other consumer has issued its last multiplication |
 /// | `partial_full` | consumer, buffer | 1 + bytes | a peer's panel has landed |
 /// | `partial_empty` | consumer, buffer | 4 | the panel was added, or the reduced panel was stored |
 /// | `result_full` | consumer, buffer | 4 | the consumer has written a reduced panel |

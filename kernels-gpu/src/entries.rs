@@ -11,6 +11,8 @@ use crate::config::*;
 pub enum Op {
     /// `D = A · B`.
     Gemm,
+    /// The same; the consumers take turns at whole tiles.
+    GemmPingPong,
     /// `D = A · B`, summed over ranks and scattered.
     GemmReduceScatter,
     /// `D = act(alpha · (A · B) + beta · C + bias) + residual`.
@@ -140,6 +142,12 @@ macro_rules! for_each_entry {
                 sm90_e4m3_e5m2_gemm_nt_bf16_128x128x128: Gemm, Tile128x128<Nt, Pair<E4m3, E5m2>, Bf16>;
                 sm90_e4m3_e5m2_gemm_nt_f16_128x128x128: Gemm, Tile128x128<Nt, Pair<E4m3, E5m2>, F16>;
                 sm90_e4m3_e5m2_gemm_nt_f32_128x128x128: Gemm, Tile128x128<Nt, Pair<E4m3, E5m2>, F32>;
+                sm90_bf16_gemm_ping_pong_nt_bf16_128x192x64: GemmPingPong, Tile128x192<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_ping_pong_nn_bf16_128x192x64: GemmPingPong, Tile128x192<Nn, Bf16, Bf16>;
+                sm90_bf16_gemm_ping_pong_tn_bf16_128x192x64: GemmPingPong, Tile128x192<Tn, Bf16, Bf16>;
+                sm90_f16_gemm_ping_pong_nt_f16_128x192x64: GemmPingPong, Tile128x192<Nt, F16, F16>;
+                sm90_f16_gemm_ping_pong_nn_f16_128x192x64: GemmPingPong, Tile128x192<Nn, F16, F16>;
+                sm90_f16_gemm_ping_pong_tn_f16_128x192x64: GemmPingPong, Tile128x192<Tn, F16, F16>;
             }
             GemmReduceScatterArgs {
                 sm90_bf16_gemm_reduce_scatter_nt_bf16_128x256x64: GemmReduceScatter, Tile128x256<Nt, Bf16, Bf16>;

@@ -11,6 +11,7 @@ use crate::entries::for_each_entry;
 use crate::kernels::few_rows_reduce_scatter::FewRowsReduceScatter;
 use crate::kernels::gemm::Gemm;
 use crate::kernels::gemm_epilogue::GemmEpilogue;
+use crate::kernels::gemm_ping_pong::GemmPingPong;
 use crate::kernels::gemm_reduce_scatter::GemmReduceScatter;
 use crate::kernels::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
 use crate::kernels::{Kernel, Watched};
@@ -32,6 +33,7 @@ where
     K::Args: 'static,
     Warpgroup: WarpgroupRole<K::Config>,
 {
+    const { assert!(K::REGISTERS.fit(K::Config::CONSUMERS), "setmaxnreg totals exceed the register file") };
     let tid = thread::thread_idx_x();
     let at = || CtaPosition { cta: thread::block_idx_x(), num_ctas: thread::grid_dim_x() };
     // SAFETY: the caller's promise; every thread of the CTA passes each of these points.
@@ -46,7 +48,7 @@ where
         sync::sync_threads();
         // An aborted role just ends: the fault record says why, and the host sees it.
         if tid < WARPGROUP_THREADS {
-            sync::give_registers();
+            sync::give_registers::<K>();
             if tid == 0 {
                 let launch = launch();
                 let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Producer);
@@ -59,7 +61,7 @@ where
                 let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Loader);
             }
         } else {
-            sync::take_registers();
+            sync::take_registers::<K>();
             let launch = launch();
             let warpgroup = cta(launch).warpgroup(tid % WARPGROUP_THREADS);
             let _ = K::consumer(&warpgroup, &launch.args, at(), tid / WARPGROUP_THREADS - 1);

@@ -7,5 +7,6 @@ pub mod epilogue;
 pub mod finish;
 pub mod mainloop;
 pub mod partials;
+pub mod ping_pong;
 pub mod setup;
 pub mod share;

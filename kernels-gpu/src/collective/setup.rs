@@ -19,11 +19,17 @@ pub const fn stage_readers<C: TileConfig>() -> u32 {
 /// Initialises every barrier of [`crate::config::SmemPlan`]. By one thread, before the roles start.
 #[inline(always)]
 pub fn init_barriers<M: Mbarriers, C: TileConfig>(m: &M) {
+    init_barriers_for::<M, C>(m, stage_readers::<C>());
+}
+
+/// The same where so many arrivals free an operand stage.
+#[inline(always)]
+pub fn init_barriers_for<M: Mbarriers, C: TileConfig>(m: &M, stage_readers: u32) {
     let () = C::CHECKED;
     let mut stage = 0;
     while stage < C::STAGES {
         m.mbarrier_init(C::SMEM.full().at(stage), 1);
-        m.mbarrier_init(C::SMEM.empty().at(stage), stage_readers::<C>());
+        m.mbarrier_init(C::SMEM.empty().at(stage), stage_readers);
         stage += 1;
     }
     let mut consumer = 0;

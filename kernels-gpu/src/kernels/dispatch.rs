@@ -3,6 +3,7 @@
 use super::few_rows_reduce_scatter::FewRowsReduceScatter;
 use super::gemm::Gemm;
 use super::gemm_epilogue::GemmEpilogue;
+use super::gemm_ping_pong::GemmPingPong;
 use super::gemm_reduce_scatter::GemmReduceScatter;
 use super::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
 use super::{Kernel, Watched};

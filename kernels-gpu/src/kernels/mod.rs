@@ -6,13 +6,14 @@ pub mod dispatch;
 pub mod few_rows_reduce_scatter;
 pub mod gemm;
 pub mod gemm_epilogue;
+pub mod gemm_ping_pong;
 pub mod gemm_reduce_scatter;
 pub mod gemm_reduce_scatter_epilogue;
 pub mod link;
 mod own_tiles;
 
 use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Watchdog};
-use crate::config::TileConfig;
+use crate::config::{Registers, TileConfig};
 use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
 use crate::shape::{CtaPosition, Role};
 
@@ -56,6 +57,9 @@ pub trait Kernel {
     type Args: Copy + Watched;
     /// Its tile configuration.
     type Config: TileConfig;
+
+    /// How its threads share the registers.
+    const REGISTERS: Registers = Registers::MAIN;
 
     /// By one thread of each CTA, before the roles start.
     fn setup<M: Mbarriers>(m: &M);

@@ -5,6 +5,7 @@
 //! (row, column) ↔ (warp, lane, register) this is a mixed-radix numeral on both sides, hence a bijection.
 
 use super::swizzle::swizzle_128;
+use crate::config::ROW_BYTES;
 
 /// Row and column of accumulator register `reg` of thread `thread` (`0..128`) in a 64 × N tile.
 #[inline(always)]
@@ -28,6 +29,20 @@ pub const fn matrix_x4_offset(thread: u32, group: u32) -> u32 {
     swizzle_128(row, chunk * 16)
 }
 
+/// Where the `group`-th x4 of a panel lies, from where the first does: a panel starts at a multiple of 1024, and 32 bytes on
+/// in a swizzled row are an exclusive-or. One address in a register instead of four.
+#[inline(always)]
+pub const fn matrix_x4_at(first: u32, group: u32) -> u32 {
+    first ^ group * 32
+}
+
+/// Where register pair `pair` of a panel of f32 lies, from where the first does: as [`matrix_x4_at`], every other pair 8 rows
+/// down.
+#[inline(always)]
+pub const fn f32_pair_at(first: u32, pair: u32) -> u32 {
+    (first ^ pair / 2 * 32) + pair % 2 * 8 * ROW_BYTES
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +58,25 @@ mod tests {
             }
         }
         assert!(seen.iter().flatten().all(|s| *s));
+    }
+
+    #[test]
+    fn later_places_follow_from_the_first() {
+        for panel in [0u32, 1024, 8192 * 7] {
+            for thread in 0..128 {
+                for group in 0..4 {
+                    let first = panel + matrix_x4_offset(thread, 0);
+                    assert_eq!(matrix_x4_at(first, group), panel + matrix_x4_offset(thread, group));
+                }
+                for pair in 0..16 {
+                    let offset = |pair: u32| {
+                        let (row, col) = fragment_coordinates(thread, pair * 2);
+                        swizzle_128(row, col * 4)
+                    };
+                    assert_eq!(f32_pair_at(panel + offset(0), pair), panel + offset(pair), "{thread} {pair}");
+                }
+            }
+        }
     }
 
     #[test]

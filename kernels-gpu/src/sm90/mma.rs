@@ -4,8 +4,8 @@ use super::machine::Warpgroup;
 use super::matrix::{load_f32x2, load_x4, pack, store_f32x2, store_x4, unpack};
 use super::{memory, sync, wgmma};
 use crate::config::{Element, ElementType, Major, OperandLayout, OperandTypes, ROW_BYTES, Tile, TileConfig};
-use crate::layout::fragment::{fragment_coordinates, matrix_x4_offset};
-use crate::layout::matrix_descriptor::{k_major_128, mn_major_128};
+use crate::layout::fragment::{f32_pair_at, fragment_coordinates, matrix_x4_at, matrix_x4_offset};
+use crate::layout::matrix_descriptor::{advanced, k_major_128, mn_major_128};
 use crate::layout::swizzle::{CHUNK_BYTES, swizzle_128};
 use crate::machine::{ShareAcc, WarpgroupMma};
 use crate::shape::{GlobalAddr, SmemAddr, WARPGROUP_THREADS};
@@ -83,8 +83,8 @@ unsafe fn issue_partial<I: OperandTypes>(partial: &mut [f32; PARTIAL_REGS], a: u
 #[inline(always)]
 fn descriptor(major: Major, addr: u32, step: u32, box_bytes: u32) -> u64 {
     match major {
-        Major::K => k_major_128(addr + step * 32),
-        Major::Mn => mn_major_128(addr + step * 16 * ROW_BYTES, box_bytes),
+        Major::K => advanced(k_major_128(addr), step * 32),
+        Major::Mn => advanced(mn_major_128(addr, box_bytes), step * 16 * ROW_BYTES),
     }
 }
 
@@ -229,12 +229,12 @@ macro_rules! warpgroup_mma {
                     match O::ELEMENT {
                         Element::F32 => each!([0 1 2 3 4 5 6 7], PAIR => {
                             let pair = [panel[PAIR * 2], panel[PAIR * 2 + 1]];
-                            store_f32x2(dst + f32_pair_offset(self.thread, PAIR as u32), pair);
+                            store_f32x2(f32_pair_at(dst + f32_pair_offset(self.thread, 0), PAIR as u32), pair);
                         }),
                         _ => each!([0 1 2 3], GROUP => {
                             let pair = |i: usize| pack::<O>(panel[GROUP * 8 + i], panel[GROUP * 8 + i + 1]);
                             let words = [pair(0), pair(2), pair(4), pair(6)];
-                            store_x4(dst + matrix_x4_offset(self.thread, GROUP as u32), words);
+                            store_x4(matrix_x4_at(dst + matrix_x4_offset(self.thread, 0), GROUP as u32), words);
                         }),
                     }
                     sync::fence_proxy_async_shared();
@@ -289,9 +289,11 @@ macro_rules! share_acc {
 }
 
 share_acc!(256, 128, [0 1 2 3]);
+share_acc!(192, 96, [0 1 2]);
 share_acc!(128, 64, [0 1]);
 share_acc!(64, 32, [0]);
 
 warpgroup_mma!(256, 128, m64n256k16_bf16, m64n256k16_f16);
+warpgroup_mma!(192, 96, m64n192k16_bf16, m64n192k16_f16);
 warpgroup_mma!(128, 64, m64n128k16_bf16, m64n128k16_f16);
 warpgroup_mma!(64, 32, m64n64k16_bf16, m64n64k16_f16);

@@ -2,6 +2,8 @@
 
 use core::arch::asm;
 
+use crate::kernels::Kernel;
+
 /// `barrier.sync 0`: all threads of the CTA. Called by every thread, diverged or not.
 #[inline(always)]
 pub unsafe fn sync_threads() {
@@ -72,18 +74,18 @@ pub unsafe fn fence_mbarrier_init() {
     unsafe { asm!("fence.mbarrier_init.release.cluster;", options(nostack)) }
 }
 
-/// `setmaxnreg.dec` to [`crate::config::MOVER_REGISTERS`]. By all threads of a warpgroup.
+/// `setmaxnreg.dec` to what a mover of kernel `K` keeps. By all threads of a warpgroup.
 #[inline(always)]
-pub unsafe fn give_registers() {
+pub unsafe fn give_registers<K: Kernel>() {
     // SAFETY: the caller's.
-    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const crate::config::MOVER_REGISTERS, options(nostack)) }
+    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const K::REGISTERS.mover, options(nostack)) }
 }
 
-/// `setmaxnreg.inc` to [`crate::config::CONSUMER_REGISTERS`]. By all threads of a warpgroup; waits until they are free.
+/// `setmaxnreg.inc` to what a consumer of kernel `K` gets. By all threads of a warpgroup; waits until they are free.
 #[inline(always)]
-pub unsafe fn take_registers() {
+pub unsafe fn take_registers<K: Kernel>() {
     // SAFETY: the caller's.
-    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const crate::config::CONSUMER_REGISTERS, options(nostack)) }
+    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const K::REGISTERS.consumer, options(nostack)) }
 }
 
 /// The value that `read` gives in lane 0, in all lanes, with lane 0's memory order. Called by every lane of the warp;

@@ -1,0 +1,132 @@
+//! Two consumers that multiply whole tiles in turns: while one writes its sums, the other has the tensor cores.
+//!
+//! A stage is read by one consumer, whose tile it belongs to. Turns are what keeps the other from waiting for stages of a
+//! later lap: a barrier tells laps apart by parity alone.
+
+use super::setup::{OperandRing, init_barriers_for, panel_ring};
+use crate::abi::WaitKind;
+use crate::config::{PANEL_BUFS, PANEL_BYTES, PANEL_ROWS, TileConfig};
+use crate::machine::{Aborted, BulkCopy, Mbarriers, WarpgroupMma, Watch};
+use crate::pipeline::ring::{ReadySlot, Ring};
+use crate::pipeline::state::PipelineState;
+use crate::pipeline::wait::wait_mbarrier;
+use crate::shape::{Parity, Role, SmemAddr, WARPS_PER_WARPGROUP};
+
+/// Halves of a tile: 64 rows each.
+pub const HALVES: u32 = 2;
+
+/// Initialises every barrier. By one thread, before the roles start.
+#[inline(always)]
+pub fn init_turn_barriers<M: Mbarriers, C: TileConfig>(m: &M) {
+    const { assert!(C::CONSUMERS == HALVES && C::TILE_M == HALVES * PANEL_ROWS, "two consumers, each for 128 rows") };
+    init_barriers_for::<M, C>(m, WARPS_PER_WARPGROUP);
+}
+
+/// A consumer's turns at the operand stages and the tensor cores.
+pub struct Turn {
+    consumer: u32,
+    parity: Parity,
+}
+
+impl Turn {
+    /// Before the first turn, which is consumer 0's: on a fresh barrier the phase before the first counts as completed.
+    #[inline(always)]
+    pub const fn start(consumer: u32) -> Self {
+        Self { consumer, parity: Parity(consumer ^ 1) }
+    }
+
+    /// Waits until the other consumer has issued the last multiplication of its tile.
+    #[inline(always)]
+    pub fn wait<M: Mbarriers + Watch, C: TileConfig>(&mut self, m: &M) -> Result<(), Aborted> {
+        let (role, bar) = (Role::Consumer(self.consumer), C::SMEM.handover(self.consumer));
+        wait_mbarrier(m, role, WaitKind::Handover, self.consumer, bar, self.parity)?;
+        self.parity = Parity(self.parity.0 ^ 1);
+        Ok(())
+    }
+
+    /// Gives the other consumer its turn.
+    #[inline(always)]
+    pub fn pass<M: Mbarriers, C: TileConfig>(&self, m: &M) {
+        m.arrive(C::SMEM.handover(self.consumer ^ 1));
+    }
+}
+
+/// Consumer: multiplies `k_tiles` stages into the accumulators of both halves, which are overwritten (left as they are when
+/// there is no stage), and calls `issued` when the last multiplication has been issued.
+///
+/// One stage stays in flight, as in [`super::mainloop::multiply`].
+#[inline(always)]
+pub fn multiply_whole<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STAGES: u32>(
+    ring: &OperandRing<'_, M, STAGES>,
+    state: &mut PipelineState<STAGES>,
+    k_tiles: u32,
+    top: &mut M::Acc,
+    bottom: &mut M::Acc,
+    issued: impl FnOnce(),
+) -> Result<(), Aborted> {
+    let mut reading: Option<ReadySlot> = None;
+    let mut outcome = Ok(());
+    let mut k_tile = 0;
+    while k_tile < k_tiles {
+        let slot = match ring.consumer_wait(*state) {
+            Ok(slot) => slot,
+            Err(aborted) => {
+                // Not left here: see `mainloop::multiply`.
+                outcome = Err(aborted);
+                break;
+            }
+        };
+        let a = C::SMEM.stage(slot.index());
+        let b = a.plus(C::A_BOX.total_bytes());
+        ring.m.issue_mma(top, a, b, k_tile > 0);
+        ring.m.issue_mma(bottom, a.plus(PANEL_BYTES), b, k_tile > 0);
+        // Two multiplications a stage.
+        ring.m.wait_mma::<2>(top);
+        if let Some(read) = reading.replace(slot) {
+            ring.consumer_release(read);
+        }
+        state.advance();
+        k_tile += 1;
+    }
+    issued();
+    ring.m.wait_mma::<0>(top);
+    ring.m.wait_mma::<0>(bottom);
+    if let Some(read) = reading {
+        ring.consumer_release(read);
+    }
+    outcome
+}
+
+/// Storer: takes every panel of consumer `consumer`'s tile, both halves, from the first use of its ring that `state` says, and
+/// gives each to `store(half, panel, source)`, which issues bulk stores or none. Every source has been read when it returns.
+#[inline(always)]
+pub fn store_whole<M: Mbarriers + Watch + BulkCopy, C: TileConfig>(
+    m: &M,
+    consumer: u32,
+    mut state: PipelineState<PANEL_BUFS>,
+    store: impl Fn(u32, u32, SmemAddr),
+) -> Result<(), Aborted> {
+    let ring: Ring<'_, M, PANEL_BUFS> = panel_ring::<M, C>(m, Role::Storer, consumer);
+    let mut reading: Option<ReadySlot> = None;
+    let mut half = 0;
+    while half < HALVES {
+        let mut panel = 0;
+        while panel < C::PANELS {
+            let slot = ring.consumer_wait(state)?;
+            store(half, panel, C::SMEM.panel(consumer, slot.index()));
+            m.commit_group();
+            if let Some(read) = reading.replace(slot) {
+                m.wait_group_read::<1>();
+                ring.consumer_release(read);
+            }
+            state.advance();
+            panel += 1;
+        }
+        half += 1;
+    }
+    m.wait_group_read::<0>();
+    if let Some(read) = reading {
+        ring.consumer_release(read);
+    }
+    Ok(())
+}
