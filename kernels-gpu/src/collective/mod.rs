@@ -7,5 +7,6 @@ pub mod epilogue;
 pub mod finish;
 pub mod mainloop;
 pub mod partials;
+pub mod result;
 pub mod setup;
 pub mod share;
