@@ -139,30 +139,36 @@ impl Bench<'_> {
 
     /// Each tile with and without cuts along K, beside what a plan chooses by itself.
     fn cuts(&self, report: &mut Report) -> Result<()> {
-        let mut table =
-            Table::new(["nt M×N×K", "128×256", "128×256, cut", "64×128", "64×128, cut", "chosen", "chosen / best"]);
+        let tiles = [[128, 256], [128, 128], [64, 128], [128, 64], [64, 64]];
+        let of_tile = |[rows, cols]: [u32; 2]| [format!("{rows}×{cols}"), "cut".to_string()];
+        let first = std::iter::once("nt M×N×K, µs".to_string());
+        let last = ["chosen".to_string(), "chosen / best".to_string()];
+        let mut table = Table::new(first.chain(tiles.into_iter().flat_map(of_tile)).chain(last));
         for extents in [
             [8192, 1280, 8192],
             [2048, 4608, 12288],
             [4096, 4096, 4096],
             [512, 12288, 6144],
             [512, 4608, 12288],
+            [512, 12288, 1536],
             [128, 12288, 6144],
             [128, 4608, 12288],
+            [128, 12288, 1536],
+            [16, 12288, 6144],
             [16, 6144, 12288],
+            [16, 12288, 1536],
+            [1, 12288, 6144],
         ] {
             let [m, n, k] = extents;
             let sets = num_sets(Operands::set_bytes(extents, m));
             let operands = Operands::new(self.gpu, &self.stream, Layout::Nt, extents, m, sets, 1)?;
             let fixed =
                 |tile, split_k| Gemm::builder(&self.world, 0).shape(m, n, k).tile(tile).split_k(split_k).build();
-            let plans = [
-                fixed([128, 256], SplitK::Never)?,
-                fixed([128, 256], SplitK::Always)?,
-                fixed([64, 128], SplitK::Never)?,
-                fixed([64, 128], SplitK::Always)?,
-                self.plan(Layout::Nt, extents, 0)?,
-            ];
+            let mut plans = Vec::new();
+            for tile in tiles {
+                plans.extend([fixed(tile, SplitK::Never)?, fixed(tile, SplitK::Always)?]);
+            }
+            plans.push(self.plan(Layout::Nt, extents, 0)?);
             let calls = calls_per_sample(rough_seconds(extents));
             // SAFETY: operands and plans live until the end of the loop's body, and nothing else uses them.
             let mut candidates = plans
@@ -173,11 +179,13 @@ impl Bench<'_> {
                 .collect::<Result<Vec<_>>>()?;
             let samples = interleave(std::slice::from_ref(&self.stream), &mut candidates, 9)?;
             let us: Vec<f64> = samples.iter().map(|s| s.seconds() * 1e6).collect();
-            let best = us[..4].iter().copied().fold(f64::INFINITY, f64::min);
+            let (chosen, fixed) =
+                us.split_last().ok_or_else(|| tilewire::Error::argument("plans", 0, "there are some"))?;
+            let best = fixed.iter().copied().fold(f64::INFINITY, f64::min);
             let shape = format!("{m}×{n}×{k}");
             let mut cells = vec![shape.clone()];
-            cells.extend(us.iter().map(|us| format!("{us:.1} µs")));
-            cells.push(format!("{:.3}", us[4] / best));
+            cells.extend(us.iter().map(|us| format!("{us:.1}")));
+            cells.push(format!("{:.3}", chosen / best));
             table.row(cells);
             report.row(json!({ "cuts": shape, "us": us }));
         }

@@ -24,11 +24,11 @@ macro_rules! assert_layout {
 #[test]
 fn fields_lie_where_the_kernels_read_them() {
     assert_eq!((size_of::<TensorMap>(), align_of::<TensorMap>()), (128, 16));
-    assert_layout!(Launch<GemmArgs>, size 672, align 16, { maps: 0, args: 512 });
+    assert_layout!(Launch<GemmArgs>, size 688, align 16, { maps: 0, args: 512 });
     assert_layout!(Launch<GemmReduceScatterArgs>, size 768, align 16, { maps: 0, args: 512 });
-    assert_layout!(GemmArgs, size 160, align 8, {
-        m: 0, n: 4, k: 8, raster_group: 12, split_tiles: 16, parts: 20, shares: 24, share_room: 32, reserved: 36, scales: 40,
-        watchdog: 56,
+    assert_layout!(GemmArgs, size 176, align 8, {
+        m: 0, n: 4, k: 8, raster_group: 12, split_tiles: 16, parts: 20, shares: 24, share_room: 32, reserved: 36, d: 40,
+        d_stride: 48, scales: 56, watchdog: 72,
     });
     assert_layout!(GemmReduceScatterArgs, size 256, align 8, {
         m: 0, n: 4, k: 8, raster_group: 12, rank: 16, world: 20, partition_ctas: 24, transport: 28, placement: 32,
@@ -38,7 +38,7 @@ fn fields_lie_where_the_kernels_read_them() {
     assert_layout!(EpilogueArgs, size 56, align 8, {
         alpha: 0, beta: 4, activation: 8, source: 12, bias: 16, scale_a: 24, scale_b: 32, c: 40, c_stride: 48,
     });
-    assert_layout!(GemmEpilogueArgs, size 216, align 8, { gemm: 0, epilogue: 160 });
+    assert_layout!(GemmEpilogueArgs, size 232, align 8, { gemm: 0, epilogue: 176 });
     assert_layout!(GemmReduceScatterEpilogueArgs, size 312, align 8, { call: 0, epilogue: 256 });
     assert_layout!(LinkArgs, size 192, align 8, {
         mode: 0, message: 4, stage: 8, depth: 12, repeats: 16, pulls: 20, begins: 24, epoch: 28, payload: 32, waits: 36,
@@ -66,7 +66,7 @@ fn tensor_maps_lie_on_64_bytes_in_every_parameter() {
 fn the_table_has_the_sizes_of_the_structs() {
     for entry in ENTRIES {
         let size = match entry.op {
-            Op::Gemm => size_of::<Launch<GemmArgs>>(),
+            Op::Gemm | Op::GemmPingPong => size_of::<Launch<GemmArgs>>(),
             Op::GemmReduceScatter | Op::FewRowsReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
             Op::GemmEpilogue => size_of::<Launch<GemmEpilogueArgs>>(),
             Op::GemmReduceScatterEpilogue => size_of::<Launch<GemmReduceScatterEpilogueArgs>>(),

@@ -134,6 +134,26 @@ fn validate_takes_every_option() {
 }
 
 #[test]
+fn validate_takes_every_option_of_an_epilogue() {
+    for options in [
+        &["--alpha", "-0.5"][..],
+        &["--beta", "1.5"],
+        &["--bias"],
+        &["--residual"],
+        &["--activation", "relu", "--alpha", "2"],
+        &["--activation", "gelu-tanh", "--bias", "--residual"],
+        &["--activation", "gelu-erf", "--beta", "-1"],
+        &["--activation", "silu", "--placement", "partition", "--world", "1"],
+    ] {
+        let shape = ["validate", "--machine", "emulator", "--m", "70", "--n", "105", "--k", "40", "--world", "3"];
+        let shape = if options.contains(&"--world") { &shape[..9] } else { &shape[..] };
+        let stdout = passes(&[shape, options].concat());
+        let rows = rows(&stdout, "random");
+        assert!(rows.len() == 1 && rows[0].ends_with(&["yes", "pass"]), "{options:?}: {stdout}");
+    }
+}
+
+#[test]
 fn empty_problems_are_right() {
     for empty in ["--m", "--n", "--k"] {
         let mut arguments = vec!["validate", "--machine", "emulator", "--world", "2"];
@@ -180,6 +200,12 @@ fn bad_arguments_are_refused_with_argument_value_and_rule() {
     validate(&["--transport", "staged"], &["sm_margin is 0", "staged transport", "at least 1 SM"]);
     validate(&["--transport", "pigeon"], &["pigeon", "--transport", "push", "staged"]);
     validate(&["--sm-margin", "-1"], &["-1"]);
+    validate(&["--alpha", "NaN"], &["alpha is NaN", "finite number"]);
+    validate(&["--beta", "-inf"], &["beta is -inf", "finite number"]);
+    validate(&["--alpha", "much"], &["much", "--alpha"]);
+    validate(&["--beta", "1", "--residual"], &["beta is 1", "one matrix can be added"]);
+    validate(&["--activation", "tanh"], &["tanh", "--activation", "gelu-tanh", "silu"]);
+    validate(&["--bias", "3"], &["3"]);
     // Longer than the copy engine takes, and refused before operands of that size are made.
     for extent in ["--m", "--n", "--k"] {
         let arguments = ["validate", "--machine", "emulator", extent, "2147483648"];

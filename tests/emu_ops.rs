@@ -137,6 +137,26 @@ fn cut_tiles_lose_no_stage() -> TestResult {
 }
 
 #[test]
+fn every_tile_is_right_over_its_grids() -> TestResult {
+    suite::tiles::every_tile_over_its_grids(&world(1, 1))
+}
+
+#[test]
+fn boxes_of_a_are_cut_to_few_rows() -> TestResult {
+    suite::tiles::boxes_of_a_are_cut_to_few_rows(&world(1, 1))
+}
+
+#[test]
+fn calls_of_other_rows_share_a_plan() -> TestResult {
+    suite::tiles::calls_of_other_rows_share_a_plan(&world(1, 1))
+}
+
+#[test]
+fn padding_stays_as_it_was() -> TestResult {
+    suite::tiles::padding_stays_as_it_was(&world(1, 1))
+}
+
+#[test]
 fn bad_input_is_refused_and_nothing_is_lost() -> TestResult {
     suite::bad_input_is_refused_and_nothing_is_lost(&world(3, 1))
 }

@@ -6,7 +6,7 @@ use emu_support::{PANEL, STAGES, Small, alloc, broken, emulation, init_barriers,
 use tilewire::emulator::{Agent, EmulatedMap, Emulation, KernelLaunch, Violation};
 use tilewire::kernels::abi::Operand;
 use tilewire::kernels::config::{E4m3, F32, Nt, PANEL_BUFS, Tile, TileConfig};
-use tilewire::kernels::machine::{BulkCopy, Mbarriers, Signals, WarpgroupMma};
+use tilewire::kernels::machine::{BulkCopy, Mbarriers, RowEnds, Signals, WarpgroupMma};
 use tilewire::kernels::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, Rank, Role, SmemAddr};
 
 const FULL: Mbarrier = Small::SMEM.full();
@@ -82,6 +82,51 @@ fn a_box_is_stored_in_steps_of_sixteen_bytes_even_past_the_end_of_its_tensor() {
         store(emu, 26);
     });
     says(&error, &["16 bytes", "data of rank 0, 26 bytes", "offset 16"]);
+}
+
+#[test]
+fn ends_of_rows_are_stored_alone_after_the_panel_was_written_and_are_less_than_a_step() {
+    let panel = Small::SMEM.panel(0, 0);
+    let store = |emu: &mut Emulation, ends: RowEnds, waits: bool| {
+        let d = alloc(emu, 0, 64);
+        let body = move |m: &Agent, _: CtaPosition, role: Role| {
+            if role == Role::Storer {
+                if waits {
+                    wait(m, role, Small::SMEM.panel_full(0), 0);
+                }
+                m.store_row_ends(&RowEnds { dst: d.plus(ends.dst.0), ..ends });
+            } else {
+                store_panel(m, panel);
+                m.arrive(Small::SMEM.panel_full(0));
+            }
+            Ok(())
+        };
+        let launch = KernelLaunch::new(Rank(0), 1, Small::SMEM, &[Role::Storer, Role::Consumer(0)], body);
+        emu.launch(launch.with_setup(init_barriers)).unwrap();
+        d
+    };
+    let ends = RowEnds { src: panel, off: 16, bytes: 6, rows: 2, dst: GlobalAddr(16), stride: 32 };
+    let mut emu = emulation(1);
+    let d = store(&mut emu, ends, true);
+    emu.run().unwrap();
+    let end = [half::bf16::ONE.to_le_bytes().repeat(3), vec![0; 10]].concat();
+    assert_eq!(emu.read(d, 64).unwrap(), [vec![0; 16], end.clone(), vec![0; 16], end].concat());
+    let error = broken(Violation::ReadOfUnfilledShared, Some(Role::Storer), |emu| {
+        store(emu, ends, false);
+    });
+    says(&error, &["storer"]);
+    for wrong in [
+        RowEnds { off: 8, ..ends },
+        RowEnds { bytes: 16, ..ends },
+        RowEnds { bytes: 3, ..ends },
+        RowEnds { rows: 65, ..ends },
+        RowEnds { dst: GlobalAddr(8), ..ends },
+    ] {
+        let error = broken(Violation::Misaligned, Some(Role::Storer), |emu| {
+            store(emu, wrong, true);
+        });
+        says(&error, &["ends of rows"]);
+    }
 }
 
 #[test]

@@ -187,6 +187,22 @@ fn real_ranks(gpus: &[Gpu]) -> TestResult {
     Ok(())
 }
 
+fn every_tile_over_its_grids(_: &Gpu) -> TestResult {
+    suite::tiles::every_tile_over_its_grids(&virtual_ranks(1)?)
+}
+
+fn boxes_of_a_are_cut_to_few_rows(_: &Gpu) -> TestResult {
+    suite::tiles::boxes_of_a_are_cut_to_few_rows(&virtual_ranks(1)?)
+}
+
+fn calls_of_other_rows_share_a_plan(_: &Gpu) -> TestResult {
+    suite::tiles::calls_of_other_rows_share_a_plan(&virtual_ranks(1)?)
+}
+
+fn padding_stays_as_it_was(_: &Gpu) -> TestResult {
+    suite::tiles::padding_stays_as_it_was(&virtual_ranks(1)?)
+}
+
 fn main() -> ExitCode {
     common::suite_main(vec![
         Case::one("gemm_of_every_variant", gemm_of_every_variant),
@@ -203,6 +219,10 @@ fn main() -> ExitCode {
         Case::one("partials_are_added_in_f32", partials_are_added_in_f32),
         Case::one("cut_tiles_are_right_in_every_layout_and_type", cut_tiles_are_right_in_every_layout_and_type),
         Case::one("cut_tiles_lose_no_stage", cut_tiles_lose_no_stage),
+        Case::one("every_tile_over_its_grids", every_tile_over_its_grids),
+        Case::one("boxes_of_a_are_cut_to_few_rows", boxes_of_a_are_cut_to_few_rows),
+        Case::one("calls_of_other_rows_share_a_plan", calls_of_other_rows_share_a_plan),
+        Case::one("padding_stays_as_it_was", padding_stays_as_it_was),
         Case::one("fp8_is_right", fp8_is_right),
         Case::one("fp8_is_exact_where_it_must_be", fp8_is_exact_where_it_must_be),
         Case::one("fp8_extremes_and_nans", fp8_extremes_and_nans),

@@ -31,6 +31,8 @@ fn args<C: TileConfig>(problem: &Problem, source: Source) -> GemmEpilogueArgs {
         shares: none,
         share_room: 0,
         reserved: 0,
+        d: problem.d(RANK),
+        d_stride: u64::from(n) * 2,
         scales: [none; 2],
         watchdog: problem.watchdog::<C>(RANK),
     };

@@ -25,10 +25,17 @@ fn unfenced(text: &str) -> (usize, Option<String>) {
 
 #[test]
 fn a_fence_stands_between_reads_of_panels_and_the_arrival_that_frees_them() {
-    for entry in ENTRIES.iter().filter(|entry| entry.op == Op::GemmReduceScatter) {
+    for entry in ENTRIES {
+        let least = match entry.op {
+            Op::GemmReduceScatter | Op::GemmReduceScatterEpilogue => 4,
+            // The ends of rows, and with an epilogue panels of C.
+            Op::Gemm => 1,
+            Op::GemmEpilogue => 2,
+            Op::FewRowsReduceScatter | Op::Link => continue,
+        };
         let (reads, arrival) = unfenced(&ptx::only(entry).unwrap());
         assert_eq!(arrival, None, "{}: an arrival after reads with no fence between", entry.name);
-        assert!(reads >= 4, "{}: {reads} reads of shared memory", entry.name);
+        assert!(reads >= least, "{}: {reads} reads of shared memory", entry.name);
     }
 }
 

@@ -28,7 +28,7 @@ pub enum Operand {
     A = 0,
     /// B, as its layout says; box of `B_BOX`.
     B = 1,
-    /// D, M×N row-major; box of `D_BOX`.
+    /// D, M×N row-major, without columns past the last whole step of 16 bytes; box of `D_BOX`.
     D = 2,
     /// C, or what is added after the activation: M×N row-major, of D's type; box of `D_BOX`.
     C = 3,
@@ -209,6 +209,10 @@ pub struct GemmArgs {
     pub share_room: u32,
     /// Unused; keeps the layout free of padding.
     pub reserved: u32,
+    /// First element of D, for the ends of rows that no box stores.
+    pub d: GlobalAddr,
+    /// Bytes from one row of D to the next.
+    pub d_stride: u64,
     /// Where the scales of A and B lie: see [`Scales`].
     pub scales: Scales,
     /// Bounds of the waits.

@@ -90,6 +90,14 @@ impl TileBox {
         Self { rows: min(self.rows, rows.next_multiple_of(SMEM_ALIGN / ROW_BYTES)), count: self.count }
     }
 
+    /// The box of A, which lies as `major` says, in a call of `rows` rows: cut to them where A is K-major.
+    pub const fn of_rows(self, major: Major, rows: u32) -> Self {
+        match major {
+            Major::K => self.cut_to(rows),
+            Major::Mn => self,
+        }
+    }
+
     /// Bytes that one box brings.
     pub const fn bytes(self) -> u32 {
         self.rows * ROW_BYTES
@@ -283,13 +291,15 @@ impl<const M: u32, const N: u32, const S: u32, L: OperandLayout, I: OperandTypes
 pub type Tile128x256<L = Nt, I = Bf16, O = Bf16> = Tile<128, 256, 3, L, I, O>;
 /// 64×128×64, eight stages, one consumer: for chunks of at most 64 rows, which memory bandwidth bounds.
 pub type Tile64x128<L = Nt, I = Bf16, O = Bf16> = Tile<64, 128, 8, L, I, O>;
-/// 128×128×128 on 8-bit operands, five stages: where sums that are promoted leave no registers for 128×256.
-pub type Tile128x128<L = Nt, I = E4m3, O = Bf16> = Tile<128, 128, 5, L, I, O>;
 /// 128×192×64, four stages: for short K, where two consumers multiply a tile each in turns.
 pub type Tile128x192<L = Nt, I = Bf16, O = Bf16> = Tile<128, 192, 4, L, I, O>;
-/// 64×64×64, twelve stages, one consumer: for calls of at most 64 rows over all ranks, whose tiles hold every owner's rows.
+/// 128×128×64, or ×128 on 8-bit operands, five stages: where 128×256 leaves SMs idle, and where sums that are promoted leave
+/// it no registers.
+pub type Tile128x128<L = Nt, I = Bf16, O = Bf16> = Tile<128, 128, 5, L, I, O>;
+/// 64×64×64, twelve stages, one consumer: for calls of at most 64 rows, over all ranks where there are several, since its tiles
+/// hold every owner's.
 pub type Tile64x64<L = Nt, I = Bf16, O = Bf16> = Tile<64, 64, 12, L, I, O>;
-/// 128×64×64, six stages: for calls of at most 128 rows over all ranks, whose tiles hold every owner's rows.
+/// 128×64×64, six stages: the same for at most 128 rows.
 pub type Tile128x64<L = Nt, I = Bf16, O = Bf16> = Tile<128, 64, 6, L, I, O>;
 
 /// How the registers of an SM are dealt out to a kernel's threads.

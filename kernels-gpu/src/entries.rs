@@ -79,7 +79,7 @@ const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
         output: C::OUT,
         majors: [C::A_MAJOR, C::B_MAJOR],
         threads: C::THREADS,
-        splits: matches!(op, Op::Gemm) && C::SPLITS,
+        splits: matches!(op, Op::Gemm | Op::GemmEpilogue) && C::SPLITS,
         cluster: 1,
         smem_bytes: C::SMEM.total_bytes,
         param_bytes: size_of::<Launch<Args>>(),
@@ -130,6 +130,18 @@ macro_rules! for_each_entry {
                 sm90_f16_gemm_tn_bf16_128x256x64: Gemm, Tile128x256<Tn, F16, Bf16>;
                 sm90_bf16_gemm_nt_f16_64x128x64: Gemm, Tile64x128<Nt, Bf16, F16>;
                 sm90_f16_gemm_nt_bf16_64x128x64: Gemm, Tile64x128<Nt, F16, Bf16>;
+                sm90_bf16_gemm_nt_bf16_64x64x64: Gemm, Tile64x64<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_nt_f32_64x64x64: Gemm, Tile64x64<Nt, Bf16, F32>;
+                sm90_f16_gemm_nt_f16_64x64x64: Gemm, Tile64x64<Nt, F16, F16>;
+                sm90_f16_gemm_nt_f32_64x64x64: Gemm, Tile64x64<Nt, F16, F32>;
+                sm90_bf16_gemm_nt_bf16_128x64x64: Gemm, Tile128x64<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_nt_f32_128x64x64: Gemm, Tile128x64<Nt, Bf16, F32>;
+                sm90_f16_gemm_nt_f16_128x64x64: Gemm, Tile128x64<Nt, F16, F16>;
+                sm90_f16_gemm_nt_f32_128x64x64: Gemm, Tile128x64<Nt, F16, F32>;
+                sm90_bf16_gemm_nt_bf16_128x128x64: Gemm, Tile128x128<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_nt_f32_128x128x64: Gemm, Tile128x128<Nt, Bf16, F32>;
+                sm90_f16_gemm_nt_f16_128x128x64: Gemm, Tile128x128<Nt, F16, F16>;
+                sm90_f16_gemm_nt_f32_128x128x64: Gemm, Tile128x128<Nt, F16, F32>;
                 sm90_e4m3_gemm_nt_bf16_128x256x128: Gemm, Tile128x256<Nt, E4m3, Bf16>;
                 sm90_e4m3_gemm_nt_f16_128x256x128: Gemm, Tile128x256<Nt, E4m3, F16>;
                 sm90_e4m3_gemm_nt_f32_128x256x128: Gemm, Tile128x256<Nt, E4m3, F32>;
@@ -202,6 +214,18 @@ macro_rules! for_each_entry {
                 sm90_f16_gemm_epilogue_nn_f32_128x256x64: GemmEpilogue, Tile128x256<Nn, F16, F32>;
                 sm90_f16_gemm_epilogue_tn_f16_128x256x64: GemmEpilogue, Tile128x256<Tn, F16, F16>;
                 sm90_f16_gemm_epilogue_tn_f32_128x256x64: GemmEpilogue, Tile128x256<Tn, F16, F32>;
+                sm90_bf16_gemm_epilogue_nt_bf16_64x64x64: GemmEpilogue, Tile64x64<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_epilogue_nt_f32_64x64x64: GemmEpilogue, Tile64x64<Nt, Bf16, F32>;
+                sm90_f16_gemm_epilogue_nt_f16_64x64x64: GemmEpilogue, Tile64x64<Nt, F16, F16>;
+                sm90_f16_gemm_epilogue_nt_f32_64x64x64: GemmEpilogue, Tile64x64<Nt, F16, F32>;
+                sm90_bf16_gemm_epilogue_nt_bf16_64x128x64: GemmEpilogue, Tile64x128<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_epilogue_nt_f32_64x128x64: GemmEpilogue, Tile64x128<Nt, Bf16, F32>;
+                sm90_f16_gemm_epilogue_nt_f16_64x128x64: GemmEpilogue, Tile64x128<Nt, F16, F16>;
+                sm90_f16_gemm_epilogue_nt_f32_64x128x64: GemmEpilogue, Tile64x128<Nt, F16, F32>;
+                sm90_e4m3_gemm_epilogue_nt_bf16_128x128x128: GemmEpilogue, Tile128x128<Nt, E4m3, Bf16>;
+                sm90_e4m3_gemm_epilogue_nt_f32_128x128x128: GemmEpilogue, Tile128x128<Nt, E4m3, F32>;
+                sm90_e4m3_e5m2_gemm_epilogue_nt_bf16_128x128x128: GemmEpilogue, Tile128x128<Nt, Pair<E4m3, E5m2>, Bf16>;
+                sm90_e4m3_e5m2_gemm_epilogue_nt_f32_128x128x128: GemmEpilogue, Tile128x128<Nt, Pair<E4m3, E5m2>, F32>;
             }
             GemmReduceScatterEpilogueArgs {
                 sm90_bf16_gemm_reduce_scatter_epilogue_nt_bf16_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Nt, Bf16, Bf16>;
@@ -216,6 +240,10 @@ macro_rules! for_each_entry {
                 sm90_f16_gemm_reduce_scatter_epilogue_nn_f32_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Nn, F16, F32>;
                 sm90_f16_gemm_reduce_scatter_epilogue_tn_f16_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Tn, F16, F16>;
                 sm90_f16_gemm_reduce_scatter_epilogue_tn_f32_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Tn, F16, F32>;
+                sm90_e4m3_gemm_reduce_scatter_epilogue_nt_bf16_128x128x128: GemmReduceScatterEpilogue, Tile128x128<Nt, E4m3, Bf16>;
+                sm90_e4m3_gemm_reduce_scatter_epilogue_nt_f32_128x128x128: GemmReduceScatterEpilogue, Tile128x128<Nt, E4m3, F32>;
+                sm90_e4m3_e5m2_gemm_reduce_scatter_epilogue_nt_bf16_128x128x128: GemmReduceScatterEpilogue, Tile128x128<Nt, Pair<E4m3, E5m2>, Bf16>;
+                sm90_e4m3_e5m2_gemm_reduce_scatter_epilogue_nt_f32_128x128x128: GemmReduceScatterEpilogue, Tile128x128<Nt, Pair<E4m3, E5m2>, F32>;
             }
         }
     };

@@ -8,7 +8,7 @@ use super::{Agent, Mutant, Timing};
 use std::collections::VecDeque;
 use tilewire_kernels::abi::Operand;
 use tilewire_kernels::config::{PANEL_BYTES, TileConfig};
-use tilewire_kernels::machine::BulkCopy;
+use tilewire_kernels::machine::{BulkCopy, RowEnds};
 use tilewire_kernels::shape::{GlobalAddr, Mbarrier, SmemAddr};
 
 /// Copies in flight of one thread.
@@ -148,6 +148,10 @@ impl<C: TileConfig> BulkCopy for Agent<C> {
         // Plain stores: read and written at once, by the agent itself.
         let value = self.cta.panels(src, PANEL_BYTES)[0].read();
         self.cta.memory.payload(dst).write(value);
+    }
+
+    fn store_row_ends(&self, _ends: &RowEnds) {
+        unreachable!("rows of the models' results are whole steps")
     }
 
     fn commit_group(&self) {

@@ -81,7 +81,7 @@ fn strided(world: &World, n: usize, k: usize, operand: &str, stride: usize) -> T
         Ok((room, packed.to_vec::<bf16>()?))
     };
     let (room, packed) = go().map_err(|e| e.to_string())?;
-    let d = room.written_in_steps("D", m)?;
+    let d = room.written("D", m)?;
     let same = d.data().iter().zip(&packed).all(|(x, y)| x.to_bits() == y.to_bits());
     if same { Ok(()) } else { Err(format!("{operand} with a stride of {stride} gives other bits")) }
 }

@@ -1,17 +1,17 @@
-//! Epilogues: factors, addends and activations, on the plain product and on the sum over ranks.
+//! Epilogues of plain products: factors, addends and activations.
 
 use half::{bf16, f16};
 use tilewire::compare::{GemmNumerics, Tolerance, compare_chunks};
 use tilewire::kernels::config::Element;
 use tilewire::matrix::Matrix;
-use tilewire::ops::{Activation, Gemm, GemmReduceScatter, TensorEpilogue};
+use tilewire::ops::{Activation, Gemm, TensorEpilogue};
 use tilewire::reference::epilogue::HostEpilogue;
-use tilewire::reference::{fused, gemm};
-use tilewire::scalar::{Scalar, unit_roundoff};
+use tilewire::reference::gemm;
+use tilewire::scalar::Scalar;
 use tilewire::world::{Tensor, World};
-use tilewire::{Error, Layout, Variant};
+use tilewire::{Error, Layout, SplitK, Variant};
 
-use super::{Case, Operands, TestResult, WAYS, bits, uniform};
+use super::{TestResult, uniform};
 
 /// What an epilogue has: a row of the tests' table.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub struct Form {
     pub residual: bool,
 }
 
-const PLAIN: Form = Form {
+pub const PLAIN: Form = Form {
     alpha: 1.0,
     scales: None,
     beta: 0.0,
@@ -122,6 +122,13 @@ pub fn largest(form: &Form, products: usize) -> f64 {
     alpha.abs() * (products as f64) + f64::from(form.beta.abs()) + 2.0
 }
 
+/// Which of a variant's kernels multiplies: the plan's choice unless told otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct By {
+    pub tile: Option<[u32; 2]>,
+    pub split_k: SplitK,
+}
+
 /// A product with an epilogue, and what it must be.
 struct Outcome<O> {
     actual: Matrix<O>,
@@ -130,24 +137,26 @@ struct Outcome<O> {
     tolerance: Tolerance,
 }
 
-fn outcome<I: Scalar, O: Scalar>(
+fn outcome<A: Scalar, B: Scalar, O: Scalar>(
     world: &World,
+    by: By,
     layout: Layout,
     (m, n, k): (usize, usize, usize),
     form: &Form,
 ) -> Result<Outcome<O>, Error> {
     let ((ar, ac), (br, bc)) = (layout.a_shape(m, k), layout.b_shape(n, k));
-    let (a, b) = (uniform::<I>(ar, ac, 1), uniform::<I>(br, bc, 2));
+    let (a, b) = (uniform::<A>(ar, ac, 1), uniform::<B>(br, bc, 2));
     let (at, bt) = (Tensor::from_slice(world, 0, ar, ac, a.data())?, Tensor::from_slice(world, 0, br, bc, b.data())?);
-    let variant = Variant { layout, input: I::ELEMENT, input_b: I::ELEMENT, output: O::ELEMENT };
-    let plan = Gemm::builder(world, 0).shape(m, n, k).variant(variant).with_epilogue().build()?;
+    let variant = Variant { layout, input: A::ELEMENT, input_b: B::ELEMENT, output: O::ELEMENT };
+    let builder = Gemm::builder(world, 0).shape(m, n, k).variant(variant).split_k(by.split_k).with_epilogue();
+    let plan = by.tile.into_iter().fold(builder, |builder, tile| builder.tile(tile)).build()?;
     let addends = Addends::<O>::new(world, 0, form, (m, n))?;
     let mut d = addends.d(world, 0, form)?;
     plan.run_with(m, &at, &bt, &mut d, &addends.device(form))?;
     let actual = Matrix::from_vec(m, n, d.to_vec::<O>()?)?;
     let product = gemm(layout, a.view(), b.view())?;
     let numerics = GemmNumerics { k_per_rank: k, world: 1, out: O::ELEMENT, partials: Element::F32, scale: 1.0 / 3.0 };
-    let tolerance = addends.host(form).tolerance(numerics.tolerance(), largest(form, k));
+    let tolerance = addends.host(form).tolerance(numerics.tolerance_of(A::ELEMENT), largest(form, k));
     Ok(Outcome { actual, product, addends, tolerance })
 }
 
@@ -156,11 +165,23 @@ fn compare<O: Scalar>(outcome: &Outcome<O>, expected: &Matrix<f64>) -> Result<()
 }
 
 fn right<I: Scalar, O: Scalar>(world: &World, layout: Layout, shape: (usize, usize, usize), form: &Form) -> TestResult {
+    right_by::<I, I, O>(world, By::default(), layout, shape, form)
+}
+
+/// The product with `form` is right, by the kernel that `by` says.
+pub fn right_by<A: Scalar, B: Scalar, O: Scalar>(
+    world: &World,
+    by: By,
+    layout: Layout,
+    shape: (usize, usize, usize),
+    form: &Form,
+) -> TestResult {
     let go = || -> Result<(), Error> {
-        let outcome = outcome::<I, O>(world, layout, shape, form)?;
+        let outcome = outcome::<A, B, O>(world, by, layout, shape, form)?;
         compare(&outcome, &outcome.addends.host(form).apply(&outcome.product)?)
     };
-    go().map_err(|e| format!("{layout} {shape:?} {:?} → {:?} {form:?}: {e}", I::ELEMENT, O::ELEMENT))
+    let types = [A::ELEMENT, B::ELEMENT, O::ELEMENT];
+    go().map_err(|e| format!("{layout} {shape:?} {types:?}, {by:?}, {form:?}: {e}"))
 }
 
 /// Every layout, type and epilogue on ragged shapes.
@@ -255,168 +276,12 @@ pub fn nans_of_addends_stay_where_they_are(world: &World) -> TestResult {
     go().map_err(|e| e.to_string())?.map_or(Ok(()), Err)
 }
 
-/// GEMM + ReduceScatter with `form` on every rank: D, the sum, and the addends of each rank.
-fn scattered<I: Scalar, O: Scalar>(world: &World, case: &Case, form: &Form) -> Result<Scattered<O>, Error> {
-    let operands = Operands::<I>::new(world, case, uniform)?;
-    let plan = GemmReduceScatter::builder(world)
-        .shape(case.m, case.n, case.k)
-        .variant(Variant { layout: case.layout, input: I::ELEMENT, input_b: I::ELEMENT, output: O::ELEMENT })
-        .transport(case.transport)
-        .placement(case.placement)
-        .sm_margin(case.sm_margin)
-        .with_epilogue()
-        .build()?;
-    let shape = |rank| (plan.rows_of(case.m, rank), case.n);
-    let ranks = 0..world.size();
-    let addends = ranks.map(|rank| Addends::<O>::new(world, rank, form, shape(rank))).collect::<Result<Vec<_>, _>>()?;
-    let mut d = addends.iter().enumerate().map(|(r, a)| a.d(world, r, form)).collect::<Result<Vec<_>, _>>()?;
-    let epilogues: Vec<_> = addends.iter().map(|addends| addends.device(form)).collect();
-    // Twice, with what lies in D renewed: slots and epochs go on.
-    plan.run_with(case.m, &operands.a_tensors, &operands.b_tensors, &mut d, &epilogues)?;
-    let mut d = addends.iter().enumerate().map(|(r, a)| a.d(world, r, form)).collect::<Result<Vec<_>, _>>()?;
-    plan.run_with(case.m, &operands.a_tensors, &operands.b_tensors, &mut d, &epilogues)?;
-    let actual =
-        d.iter().map(|t| Matrix::from_vec(t.rows(), t.cols(), t.to_vec::<O>()?)).collect::<Result<Vec<_>, Error>>()?;
-    Ok(Scattered { actual, sum: fused::truth(case.layout, &operands.views())?, addends })
-}
-
-struct Scattered<O> {
-    actual: Vec<Matrix<O>>,
-    sum: Vec<Matrix<f64>>,
-    addends: Vec<Addends<O>>,
-}
-
-impl<O: Scalar> Scattered<O> {
-    /// Compares with the epilogues that `host` makes of each rank's.
-    fn check<'a>(
-        &'a self,
-        case: &Case,
-        form: &Form,
-        host: impl Fn(&'a Addends<O>) -> HostEpilogue<'a, O>,
-    ) -> Result<(), Error> {
-        let (out, world) = (O::ELEMENT, self.actual.len());
-        let numerics = GemmNumerics { k_per_rank: case.k, world, out, partials: out, scale: 1.0 / 3.0 };
-        let mut product = numerics.tolerance();
-        if world == 1 {
-            // One rank's partial is rounded before the epilogue, too.
-            product.absolute += 8.0 / 3.0 * (case.k as f64).sqrt() * unit_roundoff(out);
-        }
-        for ((actual, sum), addends) in self.actual.iter().zip(&self.sum).zip(&self.addends) {
-            let host = host(addends);
-            let tolerance = host.tolerance(product, largest(form, case.k * world));
-            compare_chunks(&[actual.view()], &[host.apply(sum)?.view()], tolerance)?.check()?;
-        }
-        Ok(())
-    }
-}
-
-fn right_scattered<I: Scalar, O: Scalar>(world: &World, case: &Case, form: &Form) -> TestResult {
-    let go = || -> Result<(), Error> {
-        scattered::<I, O>(world, case, form)?.check(case, form, |addends| addends.host(form))
-    };
-    go().map_err(|e| format!("{case:?} {:?} → {:?} {form:?}: {e}", I::ELEMENT, O::ELEMENT))
-}
-
-/// Every epilogue in every way that tiles can take; shapes whose rows end inside 16 bytes among them.
-pub fn every_form_in_every_way(world: &World, shapes: &[(usize, usize, usize)]) -> TestResult {
-    for (i, form) in FORMS.iter().enumerate() {
-        for (j, &(m, n, k)) in shapes.iter().enumerate() {
-            for (way, (transport, placement, margin)) in WAYS.into_iter().enumerate() {
-                let case = Case::new(m, n, k).over(transport, placement, margin).layout(Layout::ALL[(i + j + way) % 3]);
-                right_scattered::<bf16, bf16>(world, &case, form)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Every layout, type and epilogue over the sum.
-pub fn every_variant_and_form_over_ranks(world: &World, shape: (usize, usize, usize)) -> TestResult {
-    for layout in Layout::ALL {
-        for (i, form) in FORMS.iter().enumerate() {
-            let (transport, placement, margin) = [WAYS[0], WAYS[3]][i % 2];
-            let case = Case::new(shape.0, shape.1, shape.2).layout(layout).over(transport, placement, margin);
-            right_scattered::<bf16, f32>(world, &case, form)?;
-            right_scattered::<f16, f16>(world, &case, form)?;
-            right_scattered::<f16, f32>(world, &case, form)?;
-        }
-    }
-    Ok(())
-}
-
-/// The bits do not depend on the way that tiles take, with an epilogue neither.
-pub fn bits_with_epilogue_are_the_same_in_every_way(world: &World, m: usize, n: usize, k: usize) -> TestResult {
-    for form in &FORMS {
-        let mut first: Option<Vec<Vec<u8>>> = None;
-        for (transport, placement, margin) in WAYS {
-            let case = Case::new(m, n, k).over(transport, placement, margin);
-            let d = scattered::<bf16, bf16>(world, &case, form).map_err(|e| format!("{case:?} {form:?}: {e}"))?;
-            let these = bits(&d.actual);
-            if *first.get_or_insert_with(|| these.clone()) != these {
-                return Err(format!("{case:?} {form:?} gives other bits than {:?}", WAYS[0]));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The bias is added once, not once a rank; its double, or none, does not pass.
-pub fn bias_is_added_once(world: &World) -> TestResult {
-    let (case, form) = (Case::new(70, 72, 64), Form { bias: true, ..PLAIN });
-    let go = || -> Result<bool, Error> {
-        let d = scattered::<bf16, bf16>(world, &case, &form)?;
-        d.check(&case, &form, |addends| addends.host(&form))?;
-        // Σ (product + bias) over ranks would have the bias once a rank.
-        let times = world.size() as f32;
-        let many: Vec<bf16> = d.addends[0].bias.data().iter().map(|b| bf16::from_f32(b.to_f32() * times)).collect();
-        let none = d.check(&case, &form, |addends| HostEpilogue { bias: None, ..addends.host(&form) }).is_err();
-        let once_a_rank = d.actual.iter().zip(&d.sum).any(|(actual, sum)| {
-            let host = HostEpilogue { bias: Some(&many), ..HostEpilogue::default() };
-            let tolerance = host.tolerance(Tolerance { absolute: 0.1, relative: 0.01 }, 100.0);
-            let expected = host.apply(sum).expect("shapes agree");
-            compare_chunks(&[actual.view()], &[expected.view()], tolerance).is_ok_and(|r| r.check().is_err())
-        });
-        Ok(none && once_a_rank)
-    };
-    if go().map_err(|e| e.to_string())? { Ok(()) } else { Err("a wrong bias was not noticed".to_string()) }
-}
-
-/// Epilogues over ranks that cannot be are errors.
-pub fn bad_epilogues_over_ranks_are_refused(world: &World) -> TestResult {
-    let case = Case::new(70, 72, 64);
-    let go = || -> Result<_, Error> {
-        let operands = Operands::<bf16>::new(world, &case, uniform)?;
-        let (a, b) = (&operands.a_tensors, &operands.b_tensors);
-        let builder = || GemmReduceScatter::builder(world).shape(case.m, case.n, case.k);
-        let (without, plan) = (builder().build()?, builder().with_epilogue().build()?);
-        let mut d = (0..world.size())
-            .map(|rank| Tensor::poisoned::<bf16>(world, rank, plan.rows_of(case.m, rank), case.n))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut epilogues = vec![TensorEpilogue::default(); world.size()];
-        let mut said = vec![(without.run_with(case.m, a, b, &mut d, &epilogues), "with_epilogue()")];
-        said.push((plan.run_with(case.m, a, b, &mut d, &epilogues[1..]), "number of epilogues"));
-        epilogues[1].alpha = 2.0;
-        said.push((plan.run_with(case.m, a, b, &mut d, &epilogues), "ranks disagree on alpha: rank 1 has 2"));
-        epilogues[1] = TensorEpilogue::default().activation(Activation::Silu);
-        said.push((plan.run_with(case.m, a, b, &mut d, &epilogues), "ranks disagree on activation: rank 1 has silu"));
-        plan.run_with(case.m, a, b, &mut d, &vec![TensorEpilogue::default(); world.size()])?;
-        Ok(said)
-    };
-    for (result, word) in go().map_err(|e| e.to_string())? {
-        let text = result.err().map(|e| e.to_string()).unwrap_or_default();
-        if !text.contains(word) {
-            return Err(format!("{word:?} is not in {text:?}"));
-        }
-    }
-    Ok(())
-}
-
 /// A right result does not pass for one whose addends are in other places, is scaled otherwise or activated otherwise.
 pub fn misplaced_addends_are_noticed(world: &World) -> TestResult {
     let n = 136;
     let form = Form { bias: true, beta: 0.5, activation: Activation::GeluTanh, ..PLAIN };
     let go = || -> Result<Vec<&'static str>, Error> {
-        let outcome = outcome::<bf16, bf16>(world, Layout::Nt, (n, n, 64), &form)?;
+        let outcome = outcome::<bf16, bf16, bf16>(world, By::default(), Layout::Nt, (n, n, 64), &form)?;
         let host = outcome.addends.host(&form);
         compare(&outcome, &host.apply(&outcome.product)?)?;
         let c = &outcome.addends.c;

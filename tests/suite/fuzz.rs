@@ -9,12 +9,13 @@ use half::{bf16, f16};
 use tilewire::data;
 use tilewire::kernels::abi::{Placement, Transport};
 use tilewire::kernels::config::Element;
+use tilewire::kernels::entries::Op;
 use tilewire::matrix::Matrix;
 use tilewire::ops::{Gemm, GemmReduceScatter, RankMatrices};
 use tilewire::reference::{fused, gemm};
 use tilewire::scalar::Scalar;
 use tilewire::world::World;
-use tilewire::{Error, Layout, Variant};
+use tilewire::{Error, Layout, SplitK, Variant};
 
 use super::raw::{Guarded, GuardedCall};
 use super::{Case, Operands, TestResult, WAYS, bits, check};
@@ -48,6 +49,10 @@ pub struct FuzzCase {
     pub input: Element,
     pub output: Element,
     pub raster_group: u32,
+    /// Whether a plain GEMM cuts tiles along K.
+    pub split_k: SplitK,
+    /// Tile of a plain GEMM, or the plan's choice.
+    pub tile: Option<[u32; 2]>,
     /// Elements between rows, beside those that alignment asks for.
     pub gap: usize,
     /// Largest integer operand, or `None` for numbers that are no integers.
@@ -91,6 +96,7 @@ impl FuzzCase {
             first_epoch: FIRST_EPOCHS[draw(12, FIRST_EPOCHS.len())],
         };
         let input = [Element::Bf16, Element::F16][draw(13, 2)];
+        let tiles = super::tiles::tiles(Op::Gemm, 2);
         let calls = 1 + draw(14, 3);
         Self {
             seed,
@@ -99,6 +105,8 @@ impl FuzzCase {
             case,
             input,
             output: [input, Element::F32][draw(15, 2)],
+            split_k: [SplitK::Auto, SplitK::Always, SplitK::Never][draw(23, 3)],
+            tile: if case.layout == Layout::Nt { tiles.get(draw(24, 2 * tiles.len())).copied() } else { None },
             raster_group: [1, 2, 3, 16, u32::MAX][draw(16, 5)],
             gap: [0, 0, 1, 8, 40][draw(17, 5)],
             integers: [None, Some(3)][draw(18, 2)],
@@ -206,12 +214,13 @@ pub fn compare<I: Scalar, O: Scalar>(
 
 fn gemm_plan(world: &World, fuzz: &FuzzCase) -> Result<Gemm, Error> {
     let Case { m, n, k, sm_margin, .. } = fuzz.case;
-    Gemm::builder(world, 0)
+    let builder = Gemm::builder(world, 0)
         .shape(m, n, k)
         .variant(fuzz.variant())
         .sm_margin(sm_margin)
         .raster_group(fuzz.raster_group)
-        .build()
+        .split_k(fuzz.split_k);
+    fuzz.tile.into_iter().fold(builder, |builder, tile| builder.tile(tile)).build()
 }
 
 fn reduce_scatter_plan(world: &World, fuzz: &FuzzCase) -> Result<GemmReduceScatter, Error> {
@@ -248,7 +257,7 @@ fn gemm_call<I: Scalar, O: Scalar>(
     let (a, b, d) = go().map_err(|e| e.to_string())?;
     a.untouched("A")?;
     b.untouched("B")?;
-    Ok(vec![d.written_in_steps("D", m)?])
+    Ok(vec![d.written("D", m)?])
 }
 
 /// A number from the environment.

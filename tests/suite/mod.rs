@@ -3,11 +3,13 @@
 
 pub mod arguments;
 pub mod epilogue;
+pub mod epilogue_over_ranks;
 pub mod few_rows;
 pub mod fp8;
 pub mod fuzz;
 pub mod raw;
 pub mod split;
+pub mod tiles;
 
 use half::{bf16, f16};
 use tilewire::compare::{GemmNumerics, Report, compare_chunks, operand_scale};

@@ -66,6 +66,7 @@ fn jobs(world: &World, name: &str, m: usize, seed: u64) -> Vec<Job> {
             transport,
             placement,
             sm_margin,
+            epilogue: None,
             repeats: 5,
             seed,
         })
@@ -89,6 +90,7 @@ fn model_jobs(world: &World, path: &std::path::Path, args: &DemoArgs) -> Result<
             transport: Transport::Push,
             placement: Placement::Epilogue,
             sm_margin: 0,
+            epilogue: None,
             repeats: 3,
             seed: args.seed,
         };

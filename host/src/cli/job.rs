@@ -5,6 +5,7 @@ use std::time::Instant;
 use half::bf16;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::epilogue::{Addends, EpilogueOptions};
 use super::table::Table;
 use crate::compare::{GemmNumerics, Report, compare_placed, operand_scale};
 use crate::data;
@@ -16,6 +17,7 @@ use crate::model::KShards;
 use crate::ops::GemmReduceScatter;
 use crate::plan::Layout;
 use crate::reference::sampled::{Sample, sampled_truth};
+use crate::scalar::unit_roundoff;
 use crate::world::{Tensor, World};
 
 /// What to run.
@@ -25,6 +27,7 @@ pub struct Job {
     pub transport: Transport,
     pub placement: Placement,
     pub sm_margin: u32,
+    pub epilogue: Option<EpilogueOptions>,
     pub repeats: usize,
     pub seed: u64,
 }
@@ -76,12 +79,12 @@ impl Job {
     pub fn run(&self, world: &World, operands: &JobOperands) -> Result<Outcome> {
         let ranks = world.size();
         let (m, n, k) = (self.m, operands.b[0].rows(), operands.b[0].cols());
-        let plan = GemmReduceScatter::builder(world)
+        let builder = GemmReduceScatter::builder(world)
             .shape(m, n, k)
             .transport(self.transport)
             .placement(self.placement)
-            .sm_margin(self.sm_margin)
-            .build()?;
+            .sm_margin(self.sm_margin);
+        let plan = if self.epilogue.is_some() { builder.with_epilogue() } else { builder }.build()?;
         let progress =
             bar(&format!("{} {:?}, {:?}", self.name, self.transport, self.placement), 3 + self.repeats as u64);
         let upload = |matrices: &[Matrix<bf16>]| -> Result<Vec<Tensor>> {
@@ -95,11 +98,19 @@ impl Job {
         let mut d = (0..ranks)
             .map(|rank| Tensor::poisoned::<bf16>(world, rank, plan.rows_of(m, rank), n))
             .collect::<Result<Vec<_>>>()?;
+        let rows: Vec<_> = d.iter().map(Tensor::rows).collect();
+        let addends = |options| Addends::random(world, options, &rows, n, self.seed);
+        let addends = self.epilogue.map(addends).transpose()?;
+        let epilogues = addends.as_ref().map(Addends::epilogues);
+        let call = |d: &mut [Tensor]| match &epilogues {
+            Some(epilogues) => plan.run_with(m, &a, &b, d, epilogues),
+            None => plan.run(m, &a, &b, d),
+        };
         progress.inc(1);
-        plan.run(m, &a, &b, &mut d)?;
+        call(&mut d)?;
         let first = download(&d, n)?;
         progress.inc(1);
-        let report = self.check(operands, &first)?;
+        let report = self.check(operands, addends.as_ref(), &first)?;
         progress.inc(1);
         let (mut bits_equal, mut times) = (true, Vec::new());
         for _ in 0..self.repeats {
@@ -107,7 +118,7 @@ impl Job {
                 tensor.poison()?;
             }
             let start = Instant::now();
-            plan.run(m, &a, &b, &mut d)?;
+            call(&mut d)?;
             times.push(start.elapsed().as_secs_f64());
             let again = download(&d, n)?;
             bits_equal &= first.iter().zip(&again).all(|(x, y)| {
@@ -131,8 +142,9 @@ impl Job {
         })
     }
 
-    /// Compares with the unsharded product: every element of a small result, edges and random places of a large one.
-    fn check(&self, operands: &JobOperands, actual: &[Matrix<bf16>]) -> Result<Report> {
+    /// Compares with the unsharded product and its epilogue: every element of a small result, edges and random places of a
+    /// large one.
+    fn check(&self, operands: &JobOperands, addends: Option<&Addends>, actual: &[Matrix<bf16>]) -> Result<Report> {
         let (m, n, k) = (self.m, operands.b[0].rows(), operands.b[0].cols());
         let ranks = operands.a.len();
         let pairs: Vec<_> = operands.a.iter().zip(&operands.b).map(|(a, b)| (a.view(), b.view())).collect();
@@ -147,7 +159,15 @@ impl Job {
             partials: Element::Bf16,
             scale: operand_scale(operands.a[0].view(), operands.b[0].view()),
         };
-        compare_placed(picked.view(), truth.view(), numerics.tolerance(), |i, j| sample.place(i, j))
+        let (mut truth, mut tolerance) = (truth, numerics.tolerance());
+        if let Some(addends) = addends {
+            if ranks == 1 {
+                // One rank's partial is rounded before the epilogue, too.
+                tolerance.absolute += 8.0 * numerics.scale * (k as f64).sqrt() * unit_roundoff(numerics.out);
+            }
+            (truth, tolerance) = addends.expected(&sample, &truth, tolerance, (k * ranks) as f64)?;
+        }
+        compare_placed(picked.view(), truth.view(), tolerance, |i, j| sample.place(i, j))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod demo;
 mod emulate;
+mod epilogue;
 mod job;
 mod options;
 pub mod table;

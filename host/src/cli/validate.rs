@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::epilogue::EpilogueOptions;
 use super::job::{Job, JobOperands, print_outcomes};
 use super::options::{MachineArg, PlacementArg, TransportArg, open_world};
 use crate::error::Result;
@@ -31,6 +32,8 @@ pub struct ValidateArgs {
     /// SMs of each rank that compute nothing.
     #[arg(long, default_value_t = 0)]
     sm_margin: u32,
+    #[command(flatten)]
+    epilogue: EpilogueOptions,
     /// Seed of the random operands.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -45,6 +48,7 @@ pub fn run(args: &ValidateArgs) -> Result<bool> {
     for (name, extent) in [("m", args.m), ("n", args.n), ("k", args.k)] {
         check::extent(name, extent)?;
     }
+    let epilogue = args.epilogue.checked()?;
     let (world, why) = open_world(args.machine, args.world)?;
     if let Some(why) = why {
         println!("{why}");
@@ -56,6 +60,7 @@ pub fn run(args: &ValidateArgs) -> Result<bool> {
         transport: args.transport.into(),
         placement: args.placement.into(),
         sm_margin: args.sm_margin,
+        epilogue,
         repeats: 5,
         seed: args.seed,
     };

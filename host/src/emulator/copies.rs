@@ -8,8 +8,9 @@ use super::trace::EventKind;
 use super::violation::{Failure, Violation};
 use super::world::{AgentLane, World};
 use crate::kernels::abi::Operand;
-use crate::kernels::config::SMEM_ALIGN;
-use crate::kernels::machine::BulkCopy;
+use crate::kernels::config::{PANEL_ROWS, ROW_BYTES, SMEM_ALIGN};
+use crate::kernels::layout::swizzle::swizzle_128;
+use crate::kernels::machine::{BulkCopy, RowEnds};
 use crate::kernels::shape::{GlobalAddr, Mbarrier, SmemAddr};
 
 /// Alignment of addresses and sizes of plain bulk copies.
@@ -44,6 +45,10 @@ impl BulkCopy for Agent<'_> {
 
     fn push_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32) {
         self.op(|w, me| w.push(me, dst, src, bytes));
+    }
+
+    fn store_row_ends(&self, ends: &RowEnds) {
+        self.op(|w, me| w.store_row_ends(me, ends));
     }
 
     fn commit_group(&self) {
@@ -168,6 +173,27 @@ impl World {
         self.global_write(dst, u64::from(bytes), mark, Proxy::Generic)?;
         let data = self.ctas[cta].smem[range.start as usize..range.end as usize].to_vec();
         self.memory.bytes_mut(dst, u64::from(bytes))?.copy_from_slice(&data);
+        Ok(())
+    }
+
+    /// Plain stores of less than a step of 16 bytes of each row.
+    fn store_row_ends(&mut self, me: usize, ends: &RowEnds) -> Result<(), Failure> {
+        self.must_be_thread(me, "store_row_ends")?;
+        let RowEnds { src, off, bytes, rows, dst, stride } = *ends;
+        let is_end = bytes > 0 && bytes < BULK_ALIGN && bytes.is_multiple_of(2) && rows <= PANEL_ROWS;
+        let is_aligned = off < ROW_BYTES && [u64::from(off), dst.0, stride].iter().all(|x| x.is_multiple_of(16));
+        if !is_end || !is_aligned {
+            return Err(Failure::new(Violation::Misaligned, format!("a store of ends of rows, {ends:?}")));
+        }
+        let (cta, mark) = (self.agents[me].cta, self.own_mark(me));
+        for row in 0..rows {
+            let range = self.smem_range(cta, src.plus(swizzle_128(row, off)), bytes, BULK_ALIGN)?;
+            self.smem_read(cta, range.clone(), mark, false)?;
+            let data = self.ctas[cta].smem[range.start as usize..range.end as usize].to_vec();
+            let to = dst.plus(u64::from(row) * stride);
+            self.global_write(to, u64::from(bytes), mark, Proxy::Generic)?;
+            self.memory.bytes_mut(to, u64::from(bytes))?.copy_from_slice(&data);
+        }
         Ok(())
     }
 

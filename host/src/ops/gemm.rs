@@ -7,10 +7,12 @@ use super::gemm_reduce_scatter::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP, RankMat
 use super::gemm_shares::Shares;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
-use crate::kernels::abi::{GemmArgs, GemmEpilogueArgs, Operand, Watchdog};
+use crate::kernels::abi::{GemmArgs, GemmEpilogueArgs, MAPS, Operand, Watchdog};
+use crate::kernels::collective::result::whole_steps;
 use crate::kernels::entries::{Entry, Op};
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
-use crate::plan::select::{Choice, Cut, Work, choose, eligible};
+use crate::plan::operand::MapSpec;
+use crate::plan::select::{Choice, Cut, Selection, Work, can_store, eligible, sharing};
 use crate::plan::{RankLaunch, Scales, SplitK, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
@@ -37,19 +39,18 @@ pub struct Gemm {
     world: World,
     rank: usize,
     variant: Variant,
-    /// The kernel with an epilogue, where the plan has one.
-    epilogue: Option<&'static Entry>,
+    /// The kernels with an epilogue, where the plan has such.
+    epilogue: Option<Selection>,
     max_m: u32,
     n: u32,
     k: u32,
     sm_margin: u32,
     raster_group: u32,
-    split_k: SplitK,
-    entries: Vec<&'static Entry>,
+    plain: Selection,
     deadline_ns: u64,
     words: SymmetricBuffer,
-    /// Sums that CTAs leave for each other; none where no tile may be cut.
-    shares: Option<Shares>,
+    /// Where CTAs leave sums for each other, and the kernel by whose tile it was laid out; none where no tile may be cut.
+    shares: Option<(Shares, &'static Entry)>,
     // Dropped after the words, whose drop waits for the kernels that may still write here.
     records: FaultRecords,
 }
@@ -70,7 +71,8 @@ impl GemmBuilder<'_> {
         self
     }
 
-    /// Makes [`Gemm::run_with`] and [`Gemm::launch_with`] possible: loads the kernel with an epilogue beside the plain one.
+    /// Makes [`Gemm::run_with`] and [`Gemm::launch_with`] possible: loads kernels with an epilogue beside the plain ones. Where
+    /// there is none for the variant, [`Self::build`] says for which there are.
     pub fn with_epilogue(mut self) -> Self {
         self.has_epilogue = true;
         self
@@ -120,19 +122,28 @@ impl GemmBuilder<'_> {
         check::sm_margin(self.sm_margin, world.ctas(self.rank), self.rank)?;
         let (max_m, n, k) =
             (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
-        self.variant.entry_with(Op::Gemm, self.tile)?;
-        let entries: Vec<_> = eligible(self.variant, self.tile).collect();
-        let ctas = world.ctas(self.rank) - self.sm_margin;
-        for &entry in &entries {
-            check::tile_count(max_m, n, entry.tile_extent())?;
-            world.load(entry)?;
-        }
-        let shares = Shares::new(&world, self.rank, &entries, Work { m: max_m, n, k, ctas }, self.split_k)?;
-        let epilogue = if self.has_epilogue { Some(self.variant.entry(Op::GemmEpilogue)?) } else { None };
-        if let Some(epilogue) = epilogue {
-            check::tile_count(max_m, n, epilogue.tile_extent())?;
-            world.load(epilogue)?;
-        }
+        let select = |op| -> Result<Selection> {
+            self.variant.entry_with(op, self.tile)?;
+            let entries: Vec<_> = eligible(op, self.variant, self.tile).filter(|entry| can_store(entry, n)).collect();
+            if entries.is_empty() {
+                let [rows, cols] = self.tile.unwrap_or_default();
+                let rule = format!("it is for rows of D that are whole steps of 16 bytes, and n is {n}");
+                return Err(Error::argument("tile", format!("{rows} × {cols}"), rule));
+            }
+            for &entry in &entries {
+                check::tile_count(max_m, n, entry.tile_extent())?;
+                world.load(entry)?;
+            }
+            Ok(Selection::new(entries, self.split_k))
+        };
+        let plain = select(Op::Gemm)?;
+        let epilogue = if self.has_epilogue { Some(select(Op::GemmEpilogue)?) } else { None };
+        let all: Vec<_> = plain.entries.iter().chain(epilogue.iter().flat_map(|of| &of.entries)).copied().collect();
+        let work = Work { m: max_m, n, k, ctas: world.ctas(self.rank) - self.sm_margin };
+        let shares = match sharing(&all, work.ctas) {
+            Some(of) => Shares::new(&world, self.rank, &[of], work, self.split_k)?.map(|shares| (shares, of)),
+            None => None,
+        };
         let words = world.symmetric(WORDS_BYTES)?;
         world.write(self.rank, words.base(self.rank), &[0; WORDS_BYTES as usize])?;
         Ok(Gemm {
@@ -144,8 +155,7 @@ impl GemmBuilder<'_> {
             k,
             sm_margin: self.sm_margin,
             raster_group: check::raster_group(self.raster_group, max_m)?,
-            split_k: self.split_k,
-            entries,
+            plain,
             deadline_ns: check::deadline_ns(self.deadline),
             records: world.fault_records()?,
             world,
@@ -248,7 +258,7 @@ impl Gemm {
                 self.world.quiesce()?;
                 self.world.clear_faults(&self.records)?;
                 self.world.write(self.rank, self.words.base(self.rank), &[0; WORDS_BYTES as usize])?;
-                self.shares.as_ref().map_or(Ok(()), |shares| shares.clear(&self.world, self.rank))?;
+                self.shares.as_ref().map_or(Ok(()), |(shares, _)| shares.clear(&self.world, self.rank))?;
                 Err(Error::Fault(Box::new(fault)))
             }
         }
@@ -261,8 +271,7 @@ impl Gemm {
         Ok(word != [0; 4])
     }
 
-    /// Enqueues one call on raw memory. D is stored in steps of 16 bytes: where n is no whole number of them, the elements
-    /// between n and the next multiple are overwritten too, and must be D's own padding.
+    /// Enqueues one call on raw memory. Nothing but the m × n elements of D is written, whatever its stride.
     ///
     /// The call goes on `stream` (the rank's own when `None`). Allocates nothing, waits for nothing.
     ///
@@ -294,11 +303,9 @@ impl Gemm {
         scales: Scales,
         stream: Option<RawStream>,
     ) -> Result<()> {
-        let work = Work { m: self.rows(m)?, n: self.n, k: self.k, ctas: self.ctas() };
-        // A plan has at least one kernel.
-        let Some(choice) = choose(&self.entries, work, self.split_k) else { return Ok(()) };
-        let cut = if self.shares.is_some() { choice.cut } else { Cut::NONE };
-        let launch = self.prepare(m, given, scales, Choice { cut, ..choice })?;
+        let Some(choice) = self.choose(&self.plain, m)? else { return Ok(()) };
+        let launch = self.prepare(m, given, scales, choice)?;
+        let launch = RankLaunch { maps: stored_by_boxes(launch.maps), ..launch };
         // SAFETY: the caller's.
         unsafe { self.world.launch([&launch], stream.as_ref().map(std::slice::from_ref)) }
     }
@@ -320,13 +327,12 @@ impl Gemm {
         epilogue: &RawEpilogue,
         stream: Option<RawStream>,
     ) -> Result<()> {
-        let entry = self.epilogue.ok_or_else(not_planned)?;
-        // Panels of C are brought for whole tiles.
-        let choice = Choice { entry, cut: Cut::NONE };
-        let RankLaunch { rank, mut maps, args, num_ctas, .. } = self.prepare(m, given, Scales::NONE, choice)?;
+        let Some(choice) = self.choose(self.epilogue.as_ref().ok_or_else(not_planned)?, m)? else { return Ok(()) };
+        let RankLaunch { rank, entry, mut maps, args, num_ctas } = self.prepare(m, given, Scales::NONE, choice)?;
         let (epilogue, map) = epilogue.resolve(Result2d { rank, d: given.d, map: maps[Operand::D as usize] })?;
         maps[Operand::C as usize] = map;
-        let launch = RankLaunch { rank, entry, maps, args: GemmEpilogueArgs { gemm: args, epilogue }, num_ctas };
+        let (maps, args) = (stored_by_boxes(maps), GemmEpilogueArgs { gemm: args, epilogue });
+        let launch = RankLaunch { rank, entry, maps, args, num_ctas };
         // SAFETY: the caller's.
         unsafe { self.world.launch([&launch], stream.as_ref().map(std::slice::from_ref)) }
     }
@@ -340,6 +346,12 @@ impl Gemm {
             return Err(Error::argument("m", m, format!("the plan was built for at most {} rows", self.max_m)));
         }
         Ok(m as u32)
+    }
+
+    /// The kernel of `selection` for a call; there is one.
+    fn choose(&self, selection: &Selection, m: usize) -> Result<Option<Choice>> {
+        let choice = selection.choose(Work { m: self.rows(m)?, n: self.n, k: self.k, ctas: self.ctas() });
+        Ok(choice.map(|choice| if self.shares.is_some() { choice } else { Choice { cut: Cut::NONE, ..choice } }))
     }
 
     fn prepare(&self, m: usize, given: &RankMatrices, scales: Scales, choice: Choice) -> Result<RankLaunch<GemmArgs>> {
@@ -364,14 +376,27 @@ impl Gemm {
             raster_group: self.raster_group,
             split_tiles: choice.cut.tiles,
             parts: choice.cut.parts,
-            shares: self.shares.as_ref().map_or(GlobalAddr(0), |shares| shares.of(choice.entry)),
+            shares: self.shares.as_ref().map_or(GlobalAddr(0), |(shares, of)| shares.of(of)),
             share_room: Work::room(self.ctas(), choice.entry),
             reserved: 0,
+            d: GlobalAddr(given.d.addr),
+            // Not checked where there are no rows, nor used.
+            d_stride: given.d.row_stride.saturating_mul(u64::from(self.variant.output.bytes())),
             scales: scales.check(self.variant, rank)?,
             watchdog,
         };
         Ok(RankLaunch { rank, entry: choice.entry, maps, args, num_ctas: self.ctas() })
     }
+}
+
+/// Maps of a call whose results are stored by boxes as far as their rows are whole steps of 16 bytes: D's ends there.
+fn stored_by_boxes(mut maps: [Option<MapSpec>; MAPS]) -> [Option<MapSpec>; MAPS] {
+    let map = &mut maps[Operand::D as usize];
+    *map = map.and_then(|map| {
+        let cols = whole_steps(map.cols, map.element.bytes());
+        (cols > 0).then_some(MapSpec { cols, ..map })
+    });
+    maps
 }
 
 #[cfg(test)]

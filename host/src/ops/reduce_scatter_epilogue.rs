@@ -4,13 +4,19 @@ use super::epilogue::{RawEpilogue, Result2d, TensorEpilogue, not_planned};
 use super::gemm_reduce_scatter::{GemmReduceScatter, RankMatrices};
 use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmReduceScatterEpilogueArgs, Operand};
-use crate::kernels::shape::MAX_WORLD;
+use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
 use crate::plan::{RankLaunch, Scales, check};
 use crate::world::{RawStream, Tensor};
 
+/// Moves an address out, and leaves none.
+fn take(addr: &mut GlobalAddr) -> GlobalAddr {
+    std::mem::replace(addr, GlobalAddr(0))
+}
+
 impl GemmReduceScatter {
     /// Runs one call as [`Self::run`] does, with an epilogue on each rank's rows of the sum: `epilogues[r]` on rank r. C and residual have the shape of
-    /// `d[r]`, the bias is 1 × n, all of D's type; scales are 1 × 1 of f32. Each addend is added once, not once a rank.
+    /// `d[r]`, the bias is 1 × n, all of D's type; scales are 1 × 1 of f32: of 16-bit operands factors of this rank's
+    /// rows of the sum, of 8-bit operands factors of this rank's partial. Each addend is added once, not once a rank.
     ///
     /// # Errors
     /// As [`Self::run`], and as [`Self::launch_with`].
@@ -60,9 +66,13 @@ impl GemmReduceScatter {
         let plain = self.prepare(m, matrices, &[Scales::NONE; MAX_WORLD][..self.world.size()], entry)?;
         let mut launches = [const { None }; MAX_WORLD];
         for (launch, (plain, epilogue)) in launches.iter_mut().zip(plain.into_iter().flatten().zip(epilogues)) {
-            let RankLaunch { rank, entry, mut maps, args: call, num_ctas } = plain;
+            let RankLaunch { rank, entry, mut maps, args: mut call, num_ctas } = plain;
             let result = Result2d { rank, d: matrices[rank].d, map: maps[Operand::D as usize] };
-            let (epilogue, map) = epilogue.resolve(result)?;
+            let (mut epilogue, map) = epilogue.resolve(result)?;
+            if self.options.variant.input.bytes() == 1 {
+                // Ranks may have scales of their own: a rank's partial is scaled before it travels.
+                call.scales = [take(&mut epilogue.scale_a), take(&mut epilogue.scale_b)];
+            }
             maps[Operand::C as usize] = map;
             let args = GemmReduceScatterEpilogueArgs { call, epilogue };
             *launch = Some(RankLaunch { rank, entry, maps, args, num_ctas });

@@ -1,6 +1,7 @@
 //! Between the ops and the machines: what one launch is, and the checks that come before it.
 
 pub mod check;
+mod cost;
 pub mod launch;
 pub mod operand;
 pub mod scales;

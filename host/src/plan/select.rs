@@ -1,10 +1,16 @@
 //! Which compiled kernel a plain GEMM takes, and whether it cuts tiles along K. Pure: what can run is one question
 //! (`eligible`), what is best another (`choose`).
 
+use std::cell::Cell;
+
+use crate::kernels::collective::result::whole_steps;
+use crate::kernels::collective::share::word_offset;
+use crate::kernels::config::PANEL_ROWS;
 use crate::kernels::entries::{Entry, Op};
 use crate::kernels::schedule::split_k::all_given;
 
-use super::variant::{SMALL_TILE, Variant, main_tile};
+pub(crate) use super::cost::Work;
+use super::variant::{MIDDLE_TILE, SHARED_TILES, SMALL_TILE, TURNS_TILE, Variant, main_tile};
 
 /// Whether tiles of a plain GEMM may be cut along K, so that every SM has the same work.
 ///
@@ -47,49 +53,7 @@ pub(crate) struct Choice {
     pub cut: Cut,
 }
 
-/// What a tile costs while all SMs are busy, in nanoseconds.
-struct TileCost {
-    tile: [u32; 2],
-    /// One stage along K.
-    stage: f64,
-    /// What is not hidden behind the next tile: the way of the sums to shared memory.
-    tail: f64,
-    /// Passing the sums of a tile to another CTA.
-    share: f64,
-}
-
-/// NVIDIA H200, driver 580.159.04, 2026-11-29, under sustained load: see `docs/performance.md`.
-const COSTS: [TileCost; 3] = [
-    TileCost { tile: [128, 256], stage: 740.0, tail: 1200.0, share: 3000.0 },
-    TileCost { tile: [64, 128], stage: 245.0, tail: 700.0, share: 1200.0 },
-    TileCost { tile: [128, 128], stage: 340.0, tail: 900.0, share: 2000.0 },
-];
-
-/// Bytes that device memory delivers in a nanosecond.
-const MEMORY_BYTES_PER_NS: f64 = 4300.0;
-
-/// Bytes that one SM takes from device memory in a nanosecond.
-const SM_BYTES_PER_NS: f64 = 45.0;
-
-/// Shape of a call and the CTAs it runs on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Work {
-    pub m: u32,
-    pub n: u32,
-    pub k: u32,
-    pub ctas: u32,
-}
-
 impl Work {
-    fn tiles(&self, entry: &Entry) -> u64 {
-        let [rows, cols] = entry.tile_extent();
-        u64::from(self.m.div_ceil(rows)) * u64::from(self.n.div_ceil(cols))
-    }
-
-    fn k_tiles(&self, entry: &Entry) -> u64 {
-        u64::from(self.k.div_ceil(entry.tile[2]))
-    }
-
     /// Parts that a plan has room for: as much memory as one main tile a CTA.
     pub fn room(ctas: u32, entry: &Entry) -> u32 {
         let [rows, cols] = entry.tile_extent();
@@ -108,37 +72,62 @@ impl Work {
     pub fn may_split(&self, entry: &Entry, split_k: SplitK) -> bool {
         split_k != SplitK::Never && entry.splits && self.m > 0 && self.n > 0 && self.k_tiles(entry) >= 2
     }
+}
 
-    /// Expected time in nanoseconds.
-    fn cost(&self, entry: &Entry, cut: Cut) -> f64 {
-        let of = COSTS.iter().find(|cost| cost.tile == entry.tile_extent()).unwrap_or(&COSTS[0]);
-        let (k_tiles, ctas) = (self.k_tiles(entry), u64::from(self.ctas));
-        let waves = (self.tiles(entry) - u64::from(cut.tiles)).div_ceil(ctas) as f64;
-        let mut time = waves * (k_tiles as f64 * of.stage + of.tail);
-        if cut.tiles > 0 {
-            let rounds = u64::from(cut.tiles * cut.parts).div_ceil(ctas) as f64;
-            let stages = k_tiles.div_ceil(u64::from(cut.parts)) as f64;
-            time += rounds * stages * of.stage + of.tail + f64::from(cut.parts) * of.share;
+/// The kernels that can compute products of this variant, those of `op`, the main one first; only the one with tile `tile` if
+/// there is a wish.
+pub(crate) fn eligible(op: Op, variant: Variant, tile: Option<[u32; 2]>) -> impl Iterator<Item = &'static Entry> {
+    let main = main_tile(op, variant.input);
+    let others = [TURNS_TILE, MIDDLE_TILE, SMALL_TILE, SHARED_TILES[1], SHARED_TILES[0]]
+        .into_iter()
+        .filter(move |tile| *tile != main);
+    let wanted = move |entry: &&Entry| tile.is_none_or(|tile| tile == entry.tile_extent());
+    std::iter::once(main).chain(others).filter_map(move |tile| variant.entry_of(op, tile)).filter(wanted)
+}
+
+/// Whether a kernel can store `n` columns of D: that of consumers in turns stores rows in whole steps of 16 bytes alone.
+pub(crate) fn can_store(entry: &Entry, n: u32) -> bool {
+    entry.op != Op::GemmPingPong || whole_steps(n, entry.output.bytes()) == n
+}
+
+/// The kernel whose memory for sums serves all of `entries`: the sums of all begin at one place and so do their words, of which
+/// it has the most. Words are 0 and sums free between calls, so that each call may lay them out anew.
+pub(crate) fn sharing(entries: &[&'static Entry], ctas: u32) -> Option<&'static Entry> {
+    let words = |entry: &Entry| Work::room(ctas, entry) * (entry.tile[0] / PANEL_ROWS);
+    let place = |entry: &Entry| word_offset(entry.tile_extent(), Work::room(ctas, entry));
+    let most = entries.iter().copied().filter(|entry| entry.splits).max_by_key(|entry| words(entry))?;
+    debug_assert!(entries.iter().all(|entry| place(entry) == place(most)), "words of all tiles begin at one place");
+    Some(most)
+}
+
+/// The kernels that a plan chooses from, and what it chose last: calls of one plan mostly have the same rows.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    pub entries: Vec<&'static Entry>,
+    split_k: SplitK,
+    last: Cell<Option<(Work, Choice)>>,
+}
+
+impl Selection {
+    pub fn new(entries: Vec<&'static Entry>, split_k: SplitK) -> Self {
+        Self { entries, split_k, last: Cell::new(None) }
+    }
+
+    /// The best for a call; none if there is no kernel.
+    pub fn choose(&self, work: Work) -> Option<Choice> {
+        match self.last.get() {
+            Some((of, choice)) if of == work => Some(choice),
+            _ => {
+                let choice = choose(&self.entries, work, self.split_k)?;
+                self.last.set(Some((work, choice)));
+                Some(choice)
+            }
         }
-        let elements = f64::from(self.n) * f64::from(self.k) * f64::from(entry.input_b.bytes())
-            + f64::from(self.m) * f64::from(self.k) * f64::from(entry.input.bytes())
-            + f64::from(self.m) * f64::from(self.n) * f64::from(entry.output.bytes());
-        let units = self.tiles(entry) - u64::from(cut.tiles) + u64::from(cut.tiles * cut.parts);
-        let bytes_per_ns = MEMORY_BYTES_PER_NS.min(SM_BYTES_PER_NS * units.min(ctas) as f64);
-        time.max(elements / bytes_per_ns + of.tail + f64::from(cut.parts - 1) * of.share)
     }
 }
 
-/// The kernels that can compute plain products of this variant, the main one first; only the one with tile `tile` if
-/// there is a wish.
-pub(crate) fn eligible(variant: Variant, tile: Option<[u32; 2]>) -> impl Iterator<Item = &'static Entry> {
-    let tiles = [main_tile(Op::Gemm, variant.input), SMALL_TILE, [128, 128]];
-    let wanted = move |entry: &&Entry| tile.is_none_or(|tile| tile == entry.tile_extent());
-    tiles.into_iter().filter_map(move |tile| variant.entry_of(Op::Gemm, tile)).filter(wanted)
-}
-
 /// The best of `entries`, which are not none, for a call.
-pub(crate) fn choose(entries: &[&'static Entry], work: Work, split_k: SplitK) -> Option<Choice> {
+fn choose(entries: &[&'static Entry], work: Work, split_k: SplitK) -> Option<Choice> {
     let mut best: Option<(f64, Choice)> = None;
     for &entry in entries {
         let whole = (split_k != SplitK::Always || work.cuts(entry).next().is_none()).then_some(Cut::NONE);
@@ -157,9 +146,10 @@ pub(crate) fn choose(entries: &[&'static Entry], work: Work, split_k: SplitK) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::config::Element;
 
     fn chosen(variant: Variant, work: Work, split_k: SplitK) -> Choice {
-        choose(&eligible(variant, None).collect::<Vec<_>>(), work, split_k).unwrap()
+        Selection::new(eligible(Op::Gemm, variant, None).collect(), split_k).choose(work).unwrap()
     }
 
     fn on_h200(m: u32, n: u32, k: u32) -> Choice {
@@ -187,12 +177,62 @@ mod tests {
     }
 
     #[test]
-    fn few_rows_take_the_small_tile() {
-        for m in [1, 16, 64] {
-            let choice = on_h200(m, 4608, 12288);
-            assert_eq!(choice.entry.tile_extent(), [64, 128], "{m} rows");
-            assert!(choice.cut.tiles == 36 && choice.cut.parts >= 3, "{m} rows: {:?}", choice.cut);
+    fn few_rows_keep_memory_busy() {
+        for [m, n, k] in [1, 16, 64].into_iter().flat_map(|m| [[m, 4608, 12288], [m, 12288, 6144], [m, 6144, 12288]]) {
+            let work = Work { m, n, k, ctas: 132 };
+            let Choice { entry, cut } = on_h200(m, n, k);
+            assert_eq!(entry.tile[0], 64, "{work:?}");
+            // 96 SMs take what memory delivers.
+            let units = work.tiles(entry) - u64::from(cut.tiles) + u64::from(cut.tiles * cut.parts);
+            assert!(units >= 96, "{work:?}: {} by {cut:?}", entry.name);
         }
+    }
+
+    #[test]
+    fn a_hundred_rows_are_one_row_of_tiles() {
+        for [m, n, k] in [[100, 12288, 6144], [128, 12288, 6144], [128, 4608, 12288]] {
+            assert_eq!(on_h200(m, n, k).entry.tile[0], 128, "{m}×{n}×{k}");
+        }
+    }
+
+    #[test]
+    fn short_sums_over_two_waves_of_main_tiles_take_three_of_the_middle_ones() {
+        let choice = on_h200(512, 12288, 1536);
+        assert_eq!((choice.entry.tile_extent(), choice.cut), ([128, 128], Cut::NONE));
+    }
+
+    #[test]
+    fn operands_of_8_bits_take_their_main_tile() {
+        let variant = Variant::new(crate::Layout::Nt, Element::E4m3, Element::Bf16);
+        for [m, n, k] in [[8192, 8192, 8192], [4096, 4096, 4096], [8192, 8192, 3584]] {
+            let choice = chosen(variant, Work { m, n, k, ctas: 132 }, SplitK::Auto);
+            assert_eq!(choice.entry.tile_extent(), [128, 256], "{m}×{n}×{k}");
+        }
+    }
+
+    #[test]
+    fn what_was_chosen_last_is_not_taken_for_other_calls() {
+        let selection = Selection::new(eligible(Op::Gemm, Variant::default(), None).collect(), SplitK::Auto);
+        let works = [16, 8192, 16, 128].map(|m| Work { m, n: 4608, k: 12288, ctas: 132 });
+        for work in works {
+            assert_eq!(selection.choose(work), choose(&selection.entries, work, SplitK::Auto), "{work:?}");
+            assert_eq!(selection.choose(work), choose(&selection.entries, work, SplitK::Auto), "{work:?}, again");
+        }
+    }
+
+    #[test]
+    fn one_memory_serves_all_tiles() {
+        for ctas in [1, 3, 132] {
+            let all: Vec<_> = eligible(Op::Gemm, Variant::default(), None).collect();
+            let of = sharing(&all, ctas).unwrap();
+            for entry in all {
+                let words = |entry: &Entry| Work::room(ctas, entry) * (entry.tile[0] / PANEL_ROWS);
+                let place = |entry: &Entry| word_offset(entry.tile_extent(), Work::room(ctas, entry));
+                assert!(words(entry) <= words(of) && place(entry) == place(of), "{} and {}", entry.name, of.name);
+            }
+        }
+        let of_8_bits = Variant::new(crate::Layout::Nt, Element::E4m3, Element::Bf16);
+        assert_eq!(sharing(&eligible(Op::Gemm, of_8_bits, None).collect::<Vec<_>>(), 132), None);
     }
 
     #[test]
@@ -203,7 +243,8 @@ mod tests {
 
     #[test]
     fn never_and_always_mean_it() {
-        let work = Work { m: 200, n: 300, k: 256, ctas: 5 };
+        // No tile fills whole waves.
+        let work = Work { m: 200, n: 300, k: 256, ctas: 7 };
         for variant in Variant::supported(Op::Gemm) {
             assert_eq!(chosen(variant, work, SplitK::Never).cut, Cut::NONE);
             let splits = variant.entry(Op::Gemm).unwrap().splits;
@@ -213,15 +254,32 @@ mod tests {
 
     #[test]
     fn a_wish_for_a_tile_is_met() {
-        let tiles = |tile| eligible(Variant::default(), tile).map(|e| e.tile_extent()).collect::<Vec<_>>();
+        let tiles = |tile| eligible(Op::Gemm, Variant::default(), tile).map(|e| e.tile_extent()).collect::<Vec<_>>();
         assert_eq!(tiles(Some([64, 128])), [[64, 128]]);
         assert_eq!(tiles(Some([128, 256])), [[128, 256]]);
-        assert_eq!(tiles(None), [[128, 256], [64, 128]]);
+        assert_eq!(tiles(None), [[128, 256], [128, 192], [128, 128], [64, 128], [128, 64], [64, 64]]);
+    }
+
+    #[test]
+    fn short_sums_over_many_waves_are_multiplied_in_turns() {
+        for [m, n, k] in [[8192, 8192, 1024], [16384, 8192, 2048], [12288, 8192, 1536]] {
+            assert_eq!(on_h200(m, n, k).entry.tile_extent(), TURNS_TILE, "{m}×{n}×{k}");
+        }
+        let f32_out = Variant::new(crate::Layout::Nt, Element::Bf16, Element::F32);
+        let choice = chosen(f32_out, Work { m: 8192, n: 8192, k: 1024, ctas: 132 }, SplitK::Auto);
+        assert_eq!(choice.entry.tile_extent(), [128, 256]);
+    }
+
+    #[test]
+    fn rows_that_end_within_a_step_are_not_for_consumers_in_turns() {
+        let turns = Variant::default().entry_of(Op::Gemm, TURNS_TILE).unwrap();
+        assert!(can_store(turns, 8192) && can_store(turns, 8) && !can_store(turns, 8190) && !can_store(turns, 4));
+        assert!(can_store(Variant::default().entry(Op::Gemm).unwrap(), 4));
     }
 
     #[test]
     fn what_is_given_away_fits_the_room_for_it() {
-        for entry in eligible(Variant::default(), None) {
+        for entry in eligible(Op::Gemm, Variant::default(), None) {
             for (m, n, ctas) in [(2048, 4608, 132), (1, 8, 132), (1 << 20, 257, 7), (64, 12288, 33)] {
                 let work = Work { m, n, k: u32::MAX, ctas };
                 assert!(work.cuts(entry).all(|cut| cut.given() <= Work::room(ctas, entry)), "{work:?}");

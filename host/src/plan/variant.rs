@@ -84,14 +84,18 @@ impl fmt::Display for Variant {
     }
 }
 
-/// Rows and columns of the main tile: every variant of the op has it. Sums of 8-bit products are promoted, and the fused
-/// kernel has registers for that beside 128 columns only.
+/// Rows and columns of the main tile: every variant of the op has it. Sums of 8-bit products are promoted, and only
+/// the plain kernel without an epilogue has registers for that beside 256 columns.
 pub(crate) const fn main_tile(op: Op, input: Element) -> [u32; 2] {
-    if matches!(op, Op::GemmReduceScatter) && input.bytes() == 1 { [128, 128] } else { [128, 256] }
+    if !matches!(op, Op::Gemm) && input.bytes() == 1 { MIDDLE_TILE } else { [128, 256] }
 }
+/// Rows and columns of the tile between: for 8-bit operands, and where the main tile leaves SMs idle. Layout nt only.
+pub(crate) const MIDDLE_TILE: [u32; 2] = [128, 128];
+/// Rows and columns of the tile whose kernel multiplies by consumers in turns: plain products whose D has the operands' type.
+pub(crate) const TURNS_TILE: [u32; 2] = [128, 192];
 /// Rows and columns of the tile for at most 64 rows a rank, where memory bandwidth is the bound. Layout nt only.
 pub(crate) const SMALL_TILE: [u32; 2] = [64, 128];
-/// Rows and columns of the tiles that hold the rows of every rank, for so many rows over all ranks. Layout nt only.
+/// Rows and columns of the tiles for so many rows, over all ranks where there are several. Layout nt only.
 pub(crate) const SHARED_TILES: [[u32; 2]; 2] = [[64, 64], [128, 64]];
 
 impl Variant {
@@ -114,7 +118,11 @@ impl Variant {
     pub(crate) fn entry(self, op: Op) -> Result<&'static Entry> {
         self.entry_of(op, main_tile(op, self.input)).ok_or_else(|| {
             let all: Vec<_> = Self::supported(op).map(|v| v.to_string()).collect();
-            Error::argument("layout and types", self, format!("supported are {}", all.join(", ")))
+            let with = match op {
+                Op::GemmEpilogue | Op::GemmReduceScatterEpilogue => " with an epilogue",
+                _ => "",
+            };
+            Error::argument("layout and types", self, format!("supported{with} are {}", all.join(", ")))
         })
     }
 
@@ -129,14 +137,19 @@ impl Variant {
             let shown = |[rows, cols]: [u32; 2]| format!("{rows} × {cols}");
             let is_of_this = |e: &&Entry| self.entry_of(op, e.tile_extent()).is_some_and(|mine| mine.name == e.name);
             let all: Vec<_> = ENTRIES.iter().filter(is_of_this).map(|e| shown(e.tile_extent())).collect();
-            Error::argument("tile", shown(tile), format!("{self} has {}", all.join(" and ")))
+            let (last, others) =
+                all.split_last().map_or(("none", [].as_slice()), |(last, others)| (last.as_str(), others));
+            let all = if others.is_empty() { last.to_string() } else { format!("{} and {last}", others.join(", ")) };
+            Error::argument("tile", shown(tile), format!("{self} has {all}"))
         })
     }
 
     /// What was compiled for this variant with a tile of these rows and columns, if anything.
     pub(crate) fn entry_of(self, op: Op, tile: [u32; 2]) -> Option<&'static Entry> {
         ENTRIES.iter().find(|e| {
-            (e.op, e.tile_extent(), e.majors) == (op, tile, self.layout.majors())
+            let computes = e.op == op || (e.op, op) == (Op::GemmPingPong, Op::Gemm);
+            computes
+                && (e.tile_extent(), e.majors) == (tile, self.layout.majors())
                 && (e.input, e.input_b, e.output) == (self.input, self.input_b, self.output)
         })
     }

@@ -8,5 +8,6 @@ pub mod finish;
 pub mod mainloop;
 pub mod partials;
 pub mod ping_pong;
+pub mod result;
 pub mod setup;
 pub mod share;

@@ -10,7 +10,7 @@ use crate::machine::{Aborted, BulkCopy, Mbarriers, WarpgroupMma, Watch};
 use crate::pipeline::ring::{ReadySlot, Ring};
 use crate::pipeline::state::PipelineState;
 use crate::pipeline::wait::wait_mbarrier;
-use crate::shape::{Parity, Role, SmemAddr, WARPS_PER_WARPGROUP};
+use crate::shape::{Parity, Role, SmemAddr, WARPS_PER_WARPGROUP, div_rem};
 
 /// Halves of a tile: 64 rows each.
 pub const HALVES: u32 = 2;
@@ -52,7 +52,8 @@ impl Turn {
 }
 
 /// Consumer: multiplies `k_tiles` stages into the accumulators of both halves, which are overwritten (left as they are when
-/// there is no stage), and calls `issued` when the last multiplication has been issued.
+/// there is no stage), and calls `issued` when the last multiplication has been issued. The first `rows` rows of each half of A
+/// exist.
 ///
 /// One stage stays in flight, as in [`super::mainloop::multiply`].
 #[inline(always)]
@@ -60,6 +61,7 @@ pub fn multiply_whole<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, con
     ring: &OperandRing<'_, M, STAGES>,
     state: &mut PipelineState<STAGES>,
     k_tiles: u32,
+    rows: [u32; 2],
     top: &mut M::Acc,
     bottom: &mut M::Acc,
     issued: impl FnOnce(),
@@ -78,8 +80,8 @@ pub fn multiply_whole<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, con
         };
         let a = C::SMEM.stage(slot.index());
         let b = a.plus(C::A_BOX.total_bytes());
-        ring.m.issue_mma(top, a, b, k_tile > 0);
-        ring.m.issue_mma(bottom, a.plus(PANEL_BYTES), b, k_tile > 0);
+        ring.m.issue_mma_of_rows(top, a, rows[0], b, k_tile > 0);
+        ring.m.issue_mma_of_rows(bottom, a.plus(PANEL_BYTES), rows[1], b, k_tile > 0);
         // Two multiplications a stage.
         ring.m.wait_mma::<2>(top);
         if let Some(read) = reading.replace(slot) {
@@ -97,36 +99,29 @@ pub fn multiply_whole<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, con
     outcome
 }
 
-/// Storer: takes every panel of consumer `consumer`'s tile, both halves, from the first use of its ring that `state` says, and
-/// gives each to `store(half, panel, source)`, which issues bulk stores or none. Every source has been read when it returns.
+/// Storer: takes every panel, of both halves, of the `turn`-th tile of the CTA, and gives each to `store(half, panel, source)`,
+/// which issues bulk stores or none. Every source has been read when it returns.
 #[inline(always)]
 pub fn store_whole<M: Mbarriers + Watch + BulkCopy, C: TileConfig>(
     m: &M,
-    consumer: u32,
-    mut state: PipelineState<PANEL_BUFS>,
+    turn: u32,
     store: impl Fn(u32, u32, SmemAddr),
 ) -> Result<(), Aborted> {
+    // Each consumer's n-th tile takes the same uses of its own ring, whose states repeat after two laps.
+    let (nth_tile, consumer) = div_rem(turn, 2);
+    let mut state = PipelineState::<PANEL_BUFS>::start().advanced_by(nth_tile % (2 * PANEL_BUFS) * HALVES * C::PANELS);
     let ring: Ring<'_, M, PANEL_BUFS> = panel_ring::<M, C>(m, Role::Storer, consumer);
-    let mut reading: Option<ReadySlot> = None;
-    let mut half = 0;
-    while half < HALVES {
-        let mut panel = 0;
-        while panel < C::PANELS {
-            let slot = ring.consumer_wait(state)?;
-            store(half, panel, C::SMEM.panel(consumer, slot.index()));
-            m.commit_group();
-            if let Some(read) = reading.replace(slot) {
-                m.wait_group_read::<1>();
-                ring.consumer_release(read);
-            }
-            state.advance();
-            panel += 1;
-        }
-        half += 1;
-    }
-    m.wait_group_read::<0>();
-    if let Some(read) = reading {
-        ring.consumer_release(read);
+    let mut nth = 0;
+    while nth < HALVES * C::PANELS {
+        let slot = ring.consumer_wait(state)?;
+        let (half, panel) = div_rem(nth, C::PANELS);
+        store(half, panel, C::SMEM.panel(consumer, slot.index()));
+        m.commit_group();
+        // One at a time: a consumer has the time of the other's tile for this, and the storer few registers.
+        m.wait_group_read::<0>();
+        ring.consumer_release(slot);
+        state.advance();
+        nth += 1;
     }
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! Plain GEMM, `D = A · Bᵀ`: a persistent grid over the tiles of D, some of which may be cut along K.
 
 use super::Kernel;
-use crate::abi::{GemmArgs, Operand};
+use crate::abi::GemmArgs;
 use crate::collective::epilogue::{scale, scale_factor, store_panels, write_panels};
 use crate::collective::mainloop::{load_operands, multiply};
-use crate::collective::setup::{init_barriers, operand_ring, panel_ring};
+use crate::collective::result::store_to_d;
+use crate::collective::setup::{OperandRing, init_barriers, operand_ring, panel_ring};
 use crate::collective::share::Shares;
-use crate::config::{PANEL_ROWS, TileConfig};
+use crate::config::{Major, PANEL_ROWS, TileConfig};
 use crate::layout::slot::TileExtent;
 use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
@@ -50,6 +51,40 @@ macro_rules! for_each_tile {
 }
 pub(super) use for_each_tile;
 
+/// Rows of A that a stage brings for consumer `consumer`.
+#[inline(always)]
+pub(super) fn rows_of_a<C: TileConfig>(m: u32, consumer: u32) -> u32 {
+    match C::A_MAJOR {
+        Major::K => min(C::A_BOX.cut_to(m).rows.saturating_sub(consumer * PANEL_ROWS), PANEL_ROWS),
+        Major::Mn => PANEL_ROWS,
+    }
+}
+
+/// Consumer: multiplies `part`. Leaves in `acc`, which is zero, the whole sum of its tile; or gives the part to the CTA that
+/// finishes the tile, and then the answer is false.
+#[inline(always)]
+pub(super) fn sum<M: WarpgroupRole<C>, C: TileConfig, const STAGES: u32>(
+    operands: &OperandRing<'_, M, STAGES>,
+    state: &mut PipelineState<STAGES>,
+    args: &GemmArgs,
+    consumer: u32,
+    work: &SplitTiles,
+    part: &Part,
+    acc: &mut M::Acc,
+) -> Result<bool, Aborted> {
+    let (rows, k_tiles) = (rows_of_a::<C>(args.m, consumer), part.k_end - part.k_begin);
+    multiply::<M, C, STAGES>(operands, state, consumer, rows, k_tiles, acc)?;
+    if C::SPLITS && k_tiles < work.k_tiles {
+        let shares = Shares { base: args.shares, room: args.share_room, consumer };
+        if part.is_given_away() {
+            shares.give::<M, C>(operands.m, work, part, acc);
+            return Ok(false);
+        }
+        shares.take::<M, C>(operands.m, work, part.tile, acc)?;
+    }
+    Ok(true)
+}
+
 impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
     type Args = GemmArgs;
     type Config = C;
@@ -66,9 +101,11 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
                 let ring = operand_ring::<M, C, STAGES>(m, role);
                 let mut state = PipelineState::start();
                 let (raster, work) = grid::<C>(args, at);
+                // The host cuts the tensor map's box in the same way.
+                let a_box = C::A_BOX.of_rows(C::A_MAJOR, args.m);
                 for_each_tile!(args, at, raster, work, tile => {
                     let k = [tile.part.k_begin, tile.part.k_end];
-                    load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k, C::A_BOX)?;
+                    load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k, a_box)?;
                 });
                 Ok(())
             }
@@ -80,10 +117,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
                         continue;
                     }
                     store_panels::<M, C>(m, &mut state, tile.extent.panels::<C>(), |consumer, panel, src| {
-                        if tile.extent.rows_of(consumer) > 0 {
-                            let (row, col) = (tile.row + consumer * PANEL_ROWS, tile.col + panel * C::PANEL_COLS);
-                            m.store_box(Operand::D, row, col, src);
-                        }
+                        store_to_d::<M, C>(m, args, [tile.row, tile.col], tile.extent, consumer, panel, src);
                     })?;
                 });
                 m.wait_group_complete::<0>();
@@ -102,17 +136,9 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
         let (raster, work) = grid::<C>(args, at);
         let factor = scale_factor::<M, C>(m, &args.scales);
         for_each_tile!(args, at, raster, work, tile => {
-            let part = tile.part;
             let mut acc = m.zero_acc();
-            let k_tiles = part.k_end - part.k_begin;
-            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, k_tiles, &mut acc)?;
-            if C::SPLITS && part.k_end - part.k_begin < work.k_tiles {
-                let shares = Shares { base: args.shares, room: args.share_room, consumer };
-                if part.is_given_away() {
-                    shares.give::<M, C>(m, &work, &part, &acc);
-                    continue;
-                }
-                shares.take::<M, C>(m, &work, part.tile, &mut acc)?;
+            if !sum::<M, C, STAGES>(&operands, &mut operand_state, args, consumer, &work, &tile.part, &mut acc)? {
+                continue;
             }
             scale::<M, C>(m, &mut acc, factor);
             write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;

@@ -1,12 +1,13 @@
 //! Plain GEMM with an epilogue, `D = act(alpha · (A · B) + beta · C + bias) + residual`: the tiles and operands of
-//! [`super::gemm`], and panels that come and go as in [`crate::collective::finish`].
+//! [`super::gemm`], and panels that come and go as in [`crate::collective::finish`]. Of a tile that is cut along K, whoever
+//! finishes it brings the panels and applies the epilogue.
 
 use super::Kernel;
-use super::gemm::{Gemm, GemmTile, for_each_tile, grid};
+use super::gemm::{Gemm, GemmTile, for_each_tile, grid, sum};
 use crate::abi::{GemmEpilogueArgs, Operand, Source};
 use crate::collective::finish::finish_panels;
-use crate::collective::mainloop::multiply;
 use crate::collective::partials::{PartialsState, load_partials, store_results};
+use crate::collective::result::store_to_d;
 use crate::collective::setup::{init_barriers, operand_ring};
 use crate::config::{PANEL_BYTES, PANEL_ROWS, TileConfig};
 use crate::layout::slot::TileExtent;
@@ -35,6 +36,9 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
             Role::Loader => {
                 let brings = args.epilogue.source != Source::None as u32;
                 for_each_tile!(gemm, at, raster, work, tile => {
+                    if tile.part.is_given_away() {
+                        continue;
+                    }
                     load_partials::<M, C>(
                         m,
                         &mut state,
@@ -52,11 +56,11 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
             }
             Role::Storer => {
                 for_each_tile!(gemm, at, raster, work, tile => {
+                    if tile.part.is_given_away() {
+                        continue;
+                    }
                     store_results::<M, C>(m, &mut state, tile.extent.panels::<C>(), 1, |consumer, panel, src| {
-                        if tile.extent.rows_of(consumer) > 0 {
-                            let (row, col) = (tile.row + consumer * PANEL_ROWS, tile.col + panel * C::PANEL_COLS);
-                            m.store_box(Operand::D, row, col, src);
-                        }
+                        store_to_d::<M, C>(m, gemm, [tile.row, tile.col], tile.extent, consumer, panel, src);
                     })?;
                 });
                 m.wait_group_complete::<0>();
@@ -71,11 +75,12 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
         let gemm = &args.gemm;
         let operands = operand_ring::<M, C, STAGES>(m, Role::Consumer(consumer));
         let (mut operand_state, mut state) = (PipelineState::start(), PartialsState::default());
-        // The host cuts no tile of this kernel along K: every part is a whole tile.
         let (raster, work) = grid::<C>(gemm, at);
         for_each_tile!(gemm, at, raster, work, tile => {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, work.k_tiles, &mut acc)?;
+            if !sum::<M, C, STAGES>(&operands, &mut operand_state, gemm, consumer, &work, &tile.part, &mut acc)? {
+                continue;
+            }
             finish_panels::<M, C>(m, &mut state, consumer, tile.col, tile.extent, None, &args.epilogue, &acc)?;
         });
         Ok(())

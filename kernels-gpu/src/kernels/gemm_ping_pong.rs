@@ -2,6 +2,7 @@
 //! multiplies. Worth it where K is short and the way of the sums to memory a large part of a tile's time.
 
 use super::Kernel;
+use super::gemm::rows_of_a;
 use crate::abi::{GemmArgs, Operand};
 use crate::collective::epilogue::write_panels;
 use crate::collective::mainloop::load_operands;
@@ -13,8 +14,8 @@ use crate::pipeline::state::PipelineState;
 use crate::schedule::raster::Raster;
 use crate::shape::{CtaPosition, Role, div_ceil};
 
-/// The kernel; `STAGES` is `C::STAGES`. It cuts no tiles, and D has the operands' type: for f32 the registers do not suffice. Rows
-/// of D are stored in whole steps of 16 bytes: the host takes it only where rows are such.
+/// The kernel; `STAGES` is `C::STAGES`. It cuts no tiles, and D has the operands' type, since for f32 the registers do not
+/// suffice. Rows of D are whole steps of 16 bytes, as the host sees to: its storer has no registers for their ends.
 pub struct GemmPingPong<C, const STAGES: u32>(core::marker::PhantomData<C>);
 
 #[inline(always)]
@@ -53,32 +54,29 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmPingPong<C, STAGES> {
             Role::Producer => {
                 let ring = operand_ring::<M, C, STAGES>(m, role);
                 let mut state = PipelineState::start();
+                // The host cuts the tensor map's box in the same way.
+                let a_box = C::A_BOX.of_rows(C::A_MAJOR, args.m);
                 while tile < raster.num_tiles() {
                     let (row, col) = raster.tile(tile);
                     let k = [0, k_tiles::<C>(args)];
                     let (row, col) = (row * C::TILE_M, col * C::TILE_N);
-                    load_operands::<M, C, STAGES>(&ring, &mut state, row, col, k, C::A_BOX)?;
+                    load_operands::<M, C, STAGES>(&ring, &mut state, row, col, k, a_box)?;
                     tile += at.num_ctas;
                 }
                 Ok(())
             }
             Role::Storer => {
-                let mut consumer = 0;
-                // Each consumer's n-th tile takes the same uses of its own ring.
-                let mut state = PipelineState::start();
+                let mut turn: u32 = 0;
                 while tile < raster.num_tiles() {
                     let (row, col) = raster.tile(tile);
                     let (row, col) = (row * C::TILE_M, col * C::TILE_N);
-                    store_whole::<M, C>(m, consumer, state, |half, panel, src| {
+                    store_whole::<M, C>(m, turn, |half, panel, src| {
                         let (row, col) = (row + half * PANEL_ROWS, col + panel * C::PANEL_COLS);
                         if row < args.m && col < args.n {
                             m.store_box(Operand::D, row, col, src);
                         }
                     })?;
-                    if consumer == 1 {
-                        state = state.advanced_by(HALVES * C::PANELS);
-                    }
-                    consumer ^= 1;
+                    turn += 1;
                     tile += at.num_ctas;
                 }
                 m.wait_group_complete::<0>();
@@ -105,9 +103,9 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmPingPong<C, STAGES> {
         let mut left = tiles_of::<C>(args, at, consumer);
         while left > 0 {
             turn.wait::<M, C>(m)?;
-            let state = &mut operand_state;
+            let (state, rows) = (&mut operand_state, [0, 1].map(|half| rows_of_a::<C>(args.m, half)));
             let pass = || turn.pass::<M, C>(m);
-            multiply_whole::<M, C, STAGES>(&operands, state, k_tiles, &mut top, &mut bottom, pass)?;
+            multiply_whole::<M, C, STAGES>(&operands, state, k_tiles, rows, &mut top, &mut bottom, pass)?;
             write_panels::<M, C>(&panels, &mut panel_state, consumer, C::PANELS, &top)?;
             write_panels::<M, C>(&panels, &mut panel_state, consumer, C::PANELS, &bottom)?;
             operand_state = operand_state.advanced_by(k_tiles);

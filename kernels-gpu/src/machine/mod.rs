@@ -82,6 +82,23 @@ pub trait PutSignals: Signals {
     fn fetch_add_acq_rel_gpu(&self, addr: GlobalAddr, value: u32) -> u32;
 }
 
+/// The ends of rows of a panel, where these are no whole number of the 16 bytes in which the copy engine stores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowEnds {
+    /// The panel in shared memory, swizzled by 128 bytes.
+    pub src: SmemAddr,
+    /// Byte of a row at which its end begins: a multiple of 16, below 128.
+    pub off: u32,
+    /// Bytes of an end: a multiple of 2, below 16.
+    pub bytes: u32,
+    /// Rows that exist.
+    pub rows: u32,
+    /// Where the end of the first row goes; a multiple of 16.
+    pub dst: GlobalAddr,
+    /// Bytes from there to where that of the next row goes.
+    pub stride: u64,
+}
+
 /// The copy engine of an SM (TMA), driven by one thread.
 pub trait BulkCopy {
     /// `cp.async.bulk.tensor.2d` from global to shared memory: the box of `operand` whose first element is at
@@ -103,6 +120,11 @@ pub trait BulkCopy {
     /// the copy engine once a barrier has been passed; the destination is there for whoever acquires a later signal of the
     /// role.
     fn push_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32);
+
+    /// Stores the ends of rows of a panel with plain stores of the role: see [`RowEnds`]. The source has been read when it
+    /// returns, before later copies by the copy engine once a barrier has been passed; the destination is there when the
+    /// kernel has ended.
+    fn store_row_ends(&self, ends: &RowEnds);
 
     /// Closes a bulk group over the stores issued since the last one.
     fn commit_group(&self);

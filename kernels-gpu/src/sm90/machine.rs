@@ -3,7 +3,8 @@
 use super::warp::Warp;
 use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{FaultRecord, Operand, TensorMap, Wait, Watchdog};
-use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, Signals, Stopwatch, Watch};
+use crate::layout::swizzle::swizzle_128;
+use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, RowEnds, Signals, Stopwatch, Watch};
 use crate::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr, WARPS_PER_WARPGROUP};
 use core::mem::offset_of;
 
@@ -329,6 +330,24 @@ impl PutSignals for Thread {
     }
 }
 
+/// Stores the ends of rows `first`, `first + distance` and so on of a panel.
+///
+/// # Safety
+/// Rows of `ends` exist in D, and its panel in the CTA's memory.
+#[inline(always)]
+pub(super) unsafe fn store_row_ends(cta: &Cta, ends: &RowEnds, first: u32, distance: u32) {
+    let (src, mut row) = (cta.at(ends.src), first);
+    // SAFETY: the caller's.
+    unsafe {
+        while row < ends.rows {
+            let words = matrix::load_v4(src + swizzle_128(row, ends.off));
+            memory::store_first(ends.dst.0 + row as u64 * ends.stride, words, ends.bytes);
+            row += distance;
+        }
+        sync::fence_proxy_async_shared()
+    }
+}
+
 impl BulkCopy for Thread {
     #[inline(always)]
     fn load_box(&self, dst: SmemAddr, operand: Operand, row: u32, col: u32, full: Mbarrier) {
@@ -364,6 +383,12 @@ impl BulkCopy for Thread {
         }
         // SAFETY: a fence.
         unsafe { sync::fence_proxy_async_shared() }
+    }
+
+    #[inline(always)]
+    fn store_row_ends(&self, ends: &RowEnds) {
+        // SAFETY: by `Cta::new`'s contract; kernels pass rows that exist.
+        unsafe { store_row_ends(&self.0, ends, 0, 1) }
     }
 
     #[inline(always)]

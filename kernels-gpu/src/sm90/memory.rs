@@ -131,6 +131,32 @@ pub unsafe fn store_u16(addr: u64, v: u16) {
     unsafe { asm!("st.global.u16 [{}], {};", in(reg64) addr, in(reg16) v, options(nostack)) };
 }
 
+/// Stores the first `bytes` bytes of 16, a multiple of 2.
+#[inline(always)]
+pub unsafe fn store_first(addr: u64, words: [u32; 4], bytes: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        store_halves(addr, words[0], bytes);
+        store_halves(addr + 4, words[1], bytes.saturating_sub(4));
+        store_halves(addr + 8, words[2], bytes.saturating_sub(8));
+        store_halves(addr + 12, words[3], bytes.saturating_sub(12));
+    }
+}
+
+/// Stores the halves of a word that lie within the first `bytes` bytes.
+#[inline(always)]
+unsafe fn store_halves(addr: u64, word: u32, bytes: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        if bytes >= 2 {
+            store_u16(addr, word as u16);
+        }
+        if bytes >= 4 {
+            store_u16(addr + 2, (word >> 16) as u16);
+        }
+    }
+}
+
 /// `st.global.u32`.
 #[inline(always)]
 pub unsafe fn store_u32(addr: u64, v: u32) {

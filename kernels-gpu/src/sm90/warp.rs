@@ -1,10 +1,10 @@
 //! The machine traits for a mover role that is a whole warp: lane 0 does what one thread does, all lanes wait together, and
 //! plain stores are spread over the lanes.
 
-use super::machine::{Cta, Patience, pause};
+use super::machine::{Cta, Patience, pause, store_row_ends};
 use super::{bulk, matrix, mbarrier, memory, sync};
 use crate::abi::{Operand, Wait};
-use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, Signals, Watch};
+use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, RowEnds, Signals, Watch};
 use crate::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr};
 
 /// A mover role: a warp, each thread with its own lane number.
@@ -13,8 +13,9 @@ pub struct Warp {
     lane: u32,
 }
 
+const LANES: u32 = 32;
 /// Bytes that a warp stores at once.
-const STORE_BYTES: u32 = 32 * 16;
+const STORE_BYTES: u32 = LANES * 16;
 
 impl Warp {
     /// Lane `lane` of a warp of `cta`.
@@ -195,6 +196,12 @@ impl BulkCopy for Warp {
         }
         // SAFETY: a fence.
         unsafe { sync::fence_proxy_async_shared() }
+    }
+
+    #[inline(always)]
+    fn store_row_ends(&self, ends: &RowEnds) {
+        // SAFETY: by `Cta::new`'s contract; kernels pass rows that exist.
+        unsafe { store_row_ends(&self.cta, ends, self.lane, LANES) }
     }
 
     #[inline(always)]

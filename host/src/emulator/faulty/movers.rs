@@ -3,7 +3,7 @@
 use super::{Effect, Faulty, Op};
 use crate::kernels::abi::Operand;
 use crate::kernels::config::PANEL_BYTES;
-use crate::kernels::machine::{BulkCopy, PutSignals, Signals};
+use crate::kernels::machine::{BulkCopy, PutSignals, RowEnds, Signals};
 use crate::kernels::shape::{GlobalAddr, Mbarrier, SmemAddr};
 
 /// Far outside every allocation of an emulated world.
@@ -136,6 +136,10 @@ impl BulkCopy for Faulty<'_> {
             Some(Effect::Neighbour) => self.agent.push_bytes(dst.plus(TILE_BYTES), src, bytes),
             _ => self.agent.push_bytes(dst, src, bytes),
         }
+    }
+
+    fn store_row_ends(&self, ends: &RowEnds) {
+        self.agent.store_row_ends(ends);
     }
 
     fn commit_group(&self) {

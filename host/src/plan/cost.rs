@@ -1,0 +1,166 @@
+//! What a plain GEMM should cost: a model of what bounds it, wave by wave, whose constants are data. Pure.
+
+use crate::kernels::entries::Entry;
+
+use super::select::Cut;
+
+/// What a tile costs, in nanoseconds.
+struct TileCost {
+    tile: [u32; 2],
+    /// Bytes of an element of an operand.
+    element_bytes: u32,
+    /// Multiplying one stage along K that is there.
+    stage: f64,
+    /// What is not hidden behind the next tile: the way of the sums to shared memory.
+    tail: f64,
+    /// Passing the sums of a part to the CTA that finishes its tile.
+    share: f64,
+}
+
+const fn tile(tile: [u32; 2], element_bytes: u32, [stage, tail, share]: [f64; 3]) -> TileCost {
+    TileCost { tile, element_bytes, stage, tail, share }
+}
+
+/// NVIDIA H200, driver 580.159.04, 2026-11-29, under sustained load: see `docs/performance.md`. 128×256, 128×192
+/// and 64×128 are measured; of 128×128 on 8 bits all but the share, which is not used. 64×64, 128×64 and 128×128 on 16 bits are expected, from
+/// what a stage reads of shared memory and from 128×256's measured distance to the tensor cores' peak.
+const COSTS: [TileCost; 8] = [
+    tile([128, 256], 2, [740.0, 1500.0, 3000.0]),
+    tile([128, 192], 2, [559.0, 500.0, 0.0]),
+    tile([128, 128], 2, [415.0, 900.0, 2000.0]),
+    tile([64, 128], 2, [160.0, 700.0, 1800.0]),
+    tile([128, 64], 2, [230.0, 700.0, 1500.0]),
+    tile([64, 64], 2, [100.0, 600.0, 1500.0]),
+    tile([128, 256], 1, [900.0, 1200.0, 3000.0]),
+    tile([128, 128], 1, [500.0, 900.0, 2000.0]),
+];
+
+/// Bytes that device memory delivers in a nanosecond.
+const MEMORY_BYTES_PER_NS: f64 = 4300.0;
+
+/// Bytes that one SM takes from device memory in a nanosecond.
+const SM_MEMORY_BYTES_PER_NS: f64 = 45.0;
+
+/// Bytes that one SM takes from the L2 in a nanosecond.
+const SM_L2_BYTES_PER_NS: f64 = 110.0;
+
+/// Shape of a call and the CTAs it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    pub ctas: u32,
+}
+
+impl Work {
+    pub(super) fn tiles(&self, entry: &Entry) -> u64 {
+        let [rows, cols] = entry.tile_extent();
+        u64::from(self.m.div_ceil(rows)) * u64::from(self.n.div_ceil(cols))
+    }
+
+    pub(super) fn k_tiles(&self, entry: &Entry) -> u64 {
+        u64::from(self.k.div_ceil(entry.tile[2]))
+    }
+
+    /// Nanoseconds that a stage takes while so many CTAs are busy: whatever is slowest of multiplying it, of bringing its
+    /// boxes from the L2, and of bringing the call's bytes, each once, from memory.
+    fn stage(&self, entry: &Entry, of: &TileCost, busy: u64) -> f64 {
+        let a_box = entry.boxes[0].of_rows(entry.majors[0], self.m);
+        let boxes = f64::from(a_box.total_bytes() + entry.boxes[1].total_bytes());
+        let product = |[rows, cols]: [u32; 2], bytes: u32| f64::from(rows) * f64::from(cols) * f64::from(bytes);
+        let once = product([self.n, self.k], entry.input_b.bytes())
+            + product([self.m, self.k], entry.input.bytes())
+            + product([self.m, self.n], entry.output.bytes());
+        let from_memory = once / (self.tiles(entry) as f64 * self.k_tiles(entry) as f64).max(1.0);
+        let memory = from_memory / SM_MEMORY_BYTES_PER_NS.min(MEMORY_BYTES_PER_NS / busy as f64);
+        of.stage.max(boxes / SM_L2_BYTES_PER_NS).max(memory)
+    }
+
+    /// Expected time in nanoseconds, without what every call takes.
+    pub(super) fn cost(&self, entry: &Entry, cut: Cut) -> f64 {
+        let wanted = (entry.tile_extent(), entry.input.bytes());
+        let is_of = |cost: &&TileCost| (cost.tile, cost.element_bytes) == wanted;
+        let of = COSTS.iter().find(is_of).unwrap_or(&COSTS[0]);
+        // Waves of units of so many stages.
+        let waves = |units: u64, stages: u64, tail: f64| {
+            let (full, rest) = (units / self.ctas(), units % self.ctas());
+            let wave = |busy: u64| stages as f64 * self.stage(entry, of, busy) + tail;
+            full as f64 * wave(self.ctas()) + if rest > 0 { wave(rest) } else { 0.0 }
+        };
+        let k_tiles = self.k_tiles(entry);
+        let whole = waves(self.tiles(entry) - u64::from(cut.tiles), k_tiles, of.tail);
+        if cut.tiles == 0 {
+            return whole;
+        }
+        let parts = waves(u64::from(cut.tiles * cut.parts), k_tiles.div_ceil(u64::from(cut.parts)), 0.0);
+        whole + parts + of.tail + f64::from(cut.parts) * of.share
+    }
+
+    fn ctas(&self) -> u64 {
+        u64::from(self.ctas.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Variant;
+    use crate::kernels::config::Element;
+    use crate::kernels::entries::{ENTRIES, Op};
+    use crate::plan::Layout;
+
+    /// Microseconds.
+    fn us(tile: [u32; 2], [m, n, k]: [u32; 3], cut: Cut) -> f64 {
+        let entry = Variant::default().entry_of(Op::Gemm, tile).unwrap();
+        Work { m, n, k, ctas: 132 }.cost(entry, cut) * 1e-3
+    }
+
+    /// `docs/performance.md`, "Cuts along K".
+    #[test]
+    fn the_model_is_near_what_was_measured() {
+        for (tile, shape, cut, measured) in [
+            ([128, 256], [8192, 1280, 8192], Cut::NONE, 289.4),
+            ([128, 256], [8192, 1280, 8192], Cut { tiles: 56, parts: 2 }, 250.0),
+            ([128, 256], [2048, 4608, 12288], Cut { tiles: 24, parts: 5 }, 329.5),
+            ([128, 256], [4096, 4096, 4096], Cut::NONE, 180.0),
+            ([128, 256], [512, 12288, 6144], Cut { tiles: 60, parts: 2 }, 113.1),
+            ([64, 128], [8192, 1280, 8192], Cut::NONE, 320.7),
+            ([64, 128], [4096, 4096, 4096], Cut::NONE, 232.2),
+            ([64, 128], [512, 12288, 6144], Cut::NONE, 131.3),
+            ([64, 128], [128, 12288, 6144], Cut::NONE, 51.4),
+            ([64, 128], [128, 4608, 12288], Cut::NONE, 45.2),
+            ([64, 128], [16, 6144, 12288], Cut::NONE, 70.6),
+        ] {
+            let ratio = us(tile, shape, cut) / measured;
+            assert!((0.85..1.15).contains(&ratio), "{tile:?} {shape:?} {cut:?}: {ratio} of what was measured");
+        }
+    }
+
+    #[test]
+    fn every_kernel_of_plain_products_has_a_cost_of_its_own() {
+        for entry in ENTRIES.iter().filter(|e| matches!(e.op, Op::Gemm | Op::GemmPingPong | Op::GemmEpilogue)) {
+            let found =
+                COSTS.iter().filter(|c| (c.tile, c.element_bytes) == (entry.tile_extent(), entry.input.bytes()));
+            assert_eq!(found.count(), 1, "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn fewer_rows_cost_no_more() {
+        let mut last = f64::INFINITY;
+        for m in [64, 32, 16, 8, 1] {
+            let cost = us([64, 64], [m, 4096, 4096], Cut::NONE);
+            assert!(cost <= last, "{m} rows: {cost} after {last}");
+            last = cost;
+        }
+    }
+
+    #[test]
+    fn nothing_to_do_costs_nothing_and_no_number_is_lost() {
+        assert_eq!(us([128, 256], [0, 64, 64], Cut::NONE), 0.0);
+        let all = Variant::new(Layout::Nt, Element::E4m3, Element::F32).entry_of(Op::Gemm, [128, 128]).unwrap();
+        let work = Work { m: u32::MAX, n: u32::MAX, k: u32::MAX, ctas: 1 };
+        assert!(work.cost(all, Cut::NONE).is_finite() && Work { k: 0, ..work }.cost(all, Cut::NONE).is_finite());
+    }
+}
