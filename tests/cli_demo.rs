@@ -201,7 +201,7 @@ fn bad_arguments_are_refused_with_argument_value_and_rule() {
     validate(&["--transport", "pigeon"], &["pigeon", "--transport", "push", "staged"]);
     validate(&["--sm-margin", "-1"], &["-1"]);
     validate(&["--alpha", "NaN"], &["alpha is NaN", "finite number"]);
-    validate(&["--beta", "-inf"], &["beta is -inf", "finite number"]);
+    validate(&["--beta=-inf"], &["beta is -inf", "finite number"]);
     validate(&["--alpha", "much"], &["much", "--alpha"]);
     validate(&["--beta", "1", "--residual"], &["beta is 1", "one matrix can be added"]);
     validate(&["--activation", "tanh"], &["tanh", "--activation", "gelu-tanh", "silu"]);
