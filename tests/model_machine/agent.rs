@@ -4,6 +4,7 @@ use super::Mutant;
 use super::barrier::Barrier;
 use super::engine::Engine;
 use super::memory::{Memory, Payload};
+use super::tensor::Reading;
 use super::waiting::Key;
 use super::watch::record_of;
 use loom::sync::atomic::Ordering;
@@ -103,6 +104,8 @@ pub struct Agent<C> {
     pub(super) engine: RefCell<Engine>,
     /// Accumulators begun so far.
     pub(super) tiles: Cell<u32>,
+    /// Multiplications that still read their stages.
+    pub(super) reading: RefCell<Reading>,
     /// What the latest look was at, and how often that had been written then.
     look: Cell<(Key, u64)>,
     /// Whether it found an old value.
@@ -122,7 +125,7 @@ impl<C> Drop for Agent<C> {
 impl<C: TileConfig> Agent<C> {
     fn new(cta: &Arc<Cta<C>>, role: Role, counts: bool) -> Self {
         let (look, stale) = (Cell::new((0, 0)), Cell::new(false));
-        Self { cta: cta.clone(), role, engine: RefCell::default(), tiles: Cell::new(0), look, stale, counts }
+        Self { cta: cta.clone(), role, engine: RefCell::default(), tiles: Cell::new(0), reading: RefCell::default(), look, stale, counts }
     }
 
     /// The agent of another role that this one's thread runs as well.

@@ -9,12 +9,14 @@ use tilewire_kernels::finish::Finish;
 use tilewire_kernels::machine::{Epilogue, PutSignals, Reduce, ReduceJob, ShareAcc, WarpgroupMma};
 use tilewire_kernels::shape::{GlobalAddr, SmemAddr};
 
-/// An accumulator: which of its role's it is, what was multiplied into it, and the multiplications still reading.
+/// An accumulator: which of its role's it is, and what was multiplied into it.
 pub struct Acc {
     tile: u32,
     pub sum: u32,
-    reading: VecDeque<(SmemAddr, SmemAddr, u32)>,
 }
+
+/// Multiplications of a role that still read: places of A and B, and what was there at issue.
+pub type Reading = VecDeque<(SmemAddr, SmemAddr, u32)>;
 
 fn step(sum: u32, product: u32) -> u32 {
     sum.wrapping_mul(31).wrapping_add(product)
@@ -42,32 +44,33 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
 
     fn zero_acc(&self) -> Acc {
         self.tiles.set(self.tiles.get() + 1);
-        Acc { tile: self.tiles.get(), sum: 0, reading: VecDeque::new() }
+        Acc { tile: self.tiles.get(), sum: 0 }
     }
 
     fn issue_mma(&self, acc: &mut Acc, a: SmemAddr, b: SmemAddr, accumulate: bool) {
         let product = self.product(a, b);
         acc.sum = step(if accumulate { acc.sum } else { 0 }, product);
-        acc.reading.push_back((a, b, product));
+        self.reading.borrow_mut().push_back((a, b, product));
     }
 
-    fn wait_mma<const PENDING: u32>(&self, acc: &mut Acc) {
+    fn wait_mma<const PENDING: u32>(&self, _acc: &mut Acc) {
         if PENDING > 0 && self.is(Mutant::NoMmaWait) {
             return;
         }
-        while acc.reading.len() > PENDING as usize {
-            if let Some((a, b, at_issue)) = acc.reading.pop_front() {
+        let mut reading = self.reading.borrow_mut();
+        while reading.len() > PENDING as usize {
+            if let Some((a, b, at_issue)) = reading.pop_front() {
                 assert_eq!(self.product(a, b), at_issue, "a stage changed while the tensor cores read it");
             }
         }
     }
 
-    fn promote(&self, acc: &mut Acc) {
-        assert!(acc.reading.is_empty(), "sums are promoted while the tensor cores still add to them");
+    fn promote(&self, _acc: &mut Acc) {
+        assert!(self.reading.borrow().is_empty(), "sums are promoted while the tensor cores still add to them");
     }
 
     fn scale(&self, acc: &mut Acc, factor: f32) {
-        assert!(acc.reading.is_empty(), "an accumulator is scaled while the tensor cores still add to it");
+        assert!(self.reading.borrow().is_empty(), "an accumulator is scaled while the tensor cores still add to it");
         acc.sum = step(acc.sum, factor.to_bits());
     }
 
