@@ -103,6 +103,10 @@ pub struct Agent<C> {
     pub(super) engine: RefCell<Engine>,
     /// Accumulators begun so far.
     pub(super) tiles: Cell<u32>,
+    /// Sums that a mutant has not written yet.
+    pub(super) late_sums: Cell<Option<(GlobalAddr, u32)>>,
+    /// The word that was looked at last.
+    pub(super) last_word: Cell<GlobalAddr>,
     /// What the latest look was at, and how often that had been written then.
     look: Cell<(Key, u64)>,
     /// Whether it found an old value.
@@ -121,8 +125,17 @@ impl<C> Drop for Agent<C> {
 
 impl<C: TileConfig> Agent<C> {
     fn new(cta: &Arc<Cta<C>>, role: Role, counts: bool) -> Self {
-        let (look, stale) = (Cell::new((0, 0)), Cell::new(false));
-        Self { cta: cta.clone(), role, engine: RefCell::default(), tiles: Cell::new(0), look, stale, counts }
+        Self {
+            cta: cta.clone(),
+            role,
+            engine: RefCell::default(),
+            tiles: Cell::new(0),
+            late_sums: Cell::new(None),
+            last_word: Cell::new(GlobalAddr(0)),
+            look: Cell::new((0, 0)),
+            stale: Cell::new(false),
+            counts,
+        }
     }
 
     /// The agent of another role that this one's thread runs as well.
@@ -175,6 +188,7 @@ impl<C: TileConfig> Agent<C> {
             word.look(self.order(Mutant::RelaxedLoad(word.name), Ordering::Acquire), self.cta.words_are_fresh);
         self.looked_at(word.key());
         self.stale.set(stale);
+        self.last_word.set(addr);
         self.engine.borrow_mut().note_acquire(word.name);
         match self.cta.mutant {
             Some(Mutant::Ahead(name, by)) if name == word.name => value.wrapping_add(by),
@@ -185,6 +199,9 @@ impl<C: TileConfig> Agent<C> {
     fn store(&self, addr: GlobalAddr, value: u32) {
         self.engine.borrow().check_release();
         let word = self.cta.memory.word(addr);
+        if self.is(Mutant::NoStore(word.name, value)) {
+            return;
+        }
         let order = self.order(Mutant::RelaxedStore(word.name), Ordering::Release);
         word.store(value, order, self.cta.words_are_fresh);
         self.cta.memory.waiting.note_write(word.key());
