@@ -364,7 +364,7 @@ impl Gemm {
             raster_group: self.raster_group,
             split_tiles: choice.cut.tiles,
             parts: choice.cut.parts,
-            shares: self.shares.as_ref().map_or(GlobalAddr(0), |shares| shares.of(choice.entry)),
+            shares: self.shares.as_ref().map_or(GlobalAddr(0), Shares::addr),
             share_room: Work::room(self.ctas(), choice.entry),
             reserved: 0,
             scales: scales.check(self.variant, rank)?,

@@ -1,7 +1,7 @@
 //! Which compiled kernel a plain GEMM takes, and whether it cuts tiles along K. Pure: what can run is one question
 //! (`eligible`), what is best another (`choose`).
 
-use crate::kernels::entries::{Entry, Op};
+use crate::kernels::entries::{ENTRIES, Entry, Op};
 use crate::kernels::schedule::split_k::all_given;
 
 use super::variant::{SMALL_TILE, Variant, main_tile};
@@ -20,6 +20,21 @@ pub enum SplitK {
     /// Wherever the tiles are no whole number of waves and there is memory for it, faster or not.
     Always,
 }
+
+/// Elements of sums that a plan has room for, for each CTA: a whole number of tiles of every kind.
+const ROOM_A_CTA: u32 = 128 * 256;
+
+const _: () = {
+    let mut at = 0;
+    while at < ENTRIES.len() {
+        let [rows, cols] = ENTRIES[at].tile_extent();
+        assert!(
+            !ENTRIES[at].splits || ROOM_A_CTA.is_multiple_of(rows * cols),
+            "words would lie among other tiles' sums"
+        );
+        at += 1;
+    }
+};
 
 /// Most parts of a tile.
 const MOST_PARTS: u32 = 8;
@@ -90,10 +105,10 @@ impl Work {
         u64::from(self.k.div_ceil(entry.tile[2]))
     }
 
-    /// Parts that a plan has room for: as much memory as one main tile a CTA.
+    /// Parts that a plan has room for: as much memory as one main tile a CTA, to the byte, whatever the tile.
     pub fn room(ctas: u32, entry: &Entry) -> u32 {
         let [rows, cols] = entry.tile_extent();
-        ctas.saturating_mul(128 * 256) / (rows * cols)
+        ctas.saturating_mul(ROOM_A_CTA / (rows * cols))
     }
 
     /// Ways to cut the last wave, if it is not full: from two parts of each of its tiles up.
