@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use half::bf16;
 use suite::{Case, Operands, WAYS};
-use tilewire::emulator::{EmulatorOptions, Fault, Plant};
+use tilewire::emulator::{Delay, EmulatorOptions, Fault, Plant};
 use tilewire::kernels::abi::{Placement, Transport};
+use tilewire::kernels::shape::Rank;
 use tilewire::ops::GemmReduceScatter;
 use tilewire::world::EmulatedOptions;
 use tilewire::{Error, World};
@@ -96,6 +97,60 @@ fn a_lost_signal_or_arrival_ends_in_a_fault_that_names_the_wait() {
             let text = fault_and_recovery(&case, 2, seed, Plant::new(fault).on_rank(0));
             let names_the_wait = chain.iter().any(|wait| text.contains(wait));
             assert!(names_the_wait && text.contains(", CTA "), "{fault}, seed {seed}: {text}");
+        }
+    }
+}
+
+/// The deadline of calls to which ranks come late, in virtual nanoseconds: far more than a call takes.
+const LONG: u64 = 100_000_000;
+
+/// A world whose ranks come at these times, and its plan for `case`.
+fn late_world(case: &Case, seed: u64, comes_at: &[u64], plant: Option<Plant>) -> (World, GemmReduceScatter) {
+    let delays = (0..).zip(comes_at).map(|(rank, ns)| (Rank(rank), Delay::From(*ns))).collect();
+    let emulator = EmulatorOptions { deadlock_is_fault: true, delays, ..EmulatorOptions::with_seed(seed) };
+    let world = World::emulated_with(comes_at.len(), EmulatedOptions { ctas_per_rank: 3, emulator, plant }).unwrap();
+    let plan = GemmReduceScatter::builder(&world)
+        .shape(case.m, case.n, case.k)
+        .transport(case.transport)
+        .placement(case.placement)
+        .sm_margin(case.sm_margin)
+        .deadline(Duration::from_nanos(LONG))
+        .build()
+        .unwrap();
+    (world, plan)
+}
+
+/// Peers are waited for in the order of ranks, and none comes later than the deadline allows: roles that stand behind all of these waits must not give up.
+#[test]
+fn ranks_that_come_late_one_after_the_other_are_waited_for() {
+    let late = LONG / 10 * 8;
+    for order in [[0, 1, 2, 3], [1, 0, 2, 3]] {
+        for (transport, placement, margin) in WAYS {
+            for m in [140, 600] {
+                let case = Case::new(m, 72, 72).over(transport, placement, margin);
+                let (world, plan) = late_world(&case, 1, &order.map(|nth| nth * late), None);
+                let operands = Operands::<bf16>::new(&world, &case, suite::uniform).unwrap();
+                let d = suite::run::<bf16, bf16>(&world, &plan, &case, &operands);
+                let d = d.unwrap_or_else(|e| panic!("{case:?}, ranks in order {order:?}: {e}"));
+                suite::check(&case, &operands, &d).unwrap();
+            }
+        }
+    }
+}
+
+/// However long roles within a CTA would wait, the wait for the rank that is missing ends the call at its deadline.
+#[test]
+fn a_rank_that_never_comes_is_noticed_at_the_deadline() {
+    for (transport, placement, margin) in WAYS {
+        for m in [140, 600] {
+            let case = Case::new(m, 72, 72).over(transport, placement, margin);
+            let (world, plan) = late_world(&case, 1, &[0; 4], Some(Plant::new(Fault::AbsentRank).on_rank(2)));
+            let operands = Operands::<bf16>::new(&world, &case, suite::uniform).unwrap();
+            let error = suite::run::<bf16, bf16>(&world, &plan, &case, &operands).unwrap_err();
+            let Error::Fault(fault) = error else { panic!("{case:?}: {error}") };
+            let record = fault.record.unwrap();
+            assert!((LONG..LONG + LONG / 100).contains(&record.elapsed_ns), "{case:?}: {fault}, {record:?}");
+            assert!(fault.to_string().contains("rank 2's partial"), "{case:?}: {fault}");
         }
     }
 }

@@ -7,14 +7,21 @@ mod suite;
 
 use half::bf16;
 use rayon::prelude::*;
-use suite::fuzz::{FuzzCase, FuzzOp, Limits, PROMPT, compare, number_from, run_case, seeds};
-use tilewire::World;
+use suite::epilogue::FORMS;
+use suite::fuzz::{
+    FuzzCase, FuzzOp, Given, INPUTS, Limits, OUTPUTS, PROMPT, SCALES, compare, number_from, run_case, run_in_a_row,
+    seeds,
+};
 use tilewire::data::random_at;
 use tilewire::emulator::{Delay, EmulatorOptions, Fault, Plant};
+use tilewire::kernels::comm::route::Chunk;
 use tilewire::kernels::config::Element;
 use tilewire::kernels::shape::Rank;
-use tilewire::reference::fused;
+use tilewire::matrix::Matrix;
+use tilewire::reference::{chunks_of, fused};
+use tilewire::scalar::{F8E4M3, F8E5M2, Scalar};
 use tilewire::world::EmulatedOptions;
+use tilewire::{Layout, SplitK, World};
 
 /// Cases of a run that asks for no number.
 const CASES: u64 = 400;
@@ -61,7 +68,7 @@ fn random_calls_give_what_the_references_give() {
 /// What is drawn covers what can be chosen, and a seed always means the same case.
 #[test]
 fn cases_cover_every_choice() {
-    let cases: Vec<FuzzCase> = (0..CASES).map(|seed| FuzzCase::of(seed, &LIMITS)).collect();
+    let cases: Vec<FuzzCase> = (0..4 * CASES).map(|seed| FuzzCase::of(seed, &LIMITS)).collect();
     let some = |what: &str, is: &dyn Fn(&FuzzCase) -> bool| {
         assert!(cases.iter().filter(|c| is(c)).count() >= 8, "{what}");
     };
@@ -72,9 +79,31 @@ fn cases_cover_every_choice() {
         let way = (transport, placement);
         some(&format!("{way:?}"), &|c| (c.case.transport, c.case.placement) == way);
     }
-    for layout in tilewire::Layout::ALL {
-        some(&format!("{layout}"), &|c| c.case.layout == layout);
+    for op in [FuzzOp::Gemm, FuzzOp::GemmReduceScatter] {
+        for [input, input_b] in INPUTS {
+            for output in OUTPUTS {
+                let types = (input, input_b, output);
+                some(&format!("{op:?} of {types:?}"), &|c| c.op == op && (c.input, c.input_b, c.output) == types);
+            }
+        }
+        for layout in Layout::ALL {
+            some(&format!("{op:?} of {layout}"), &|c| c.op == op && c.case.layout == layout);
+        }
+        some(&format!("{op:?} with scales"), &|c| {
+            c.op == op && c.scales.is_some_and(|first| SCALES[first] != [None; 2])
+        });
+        some(&format!("{op:?} with an epilogue"), &|c| c.op == op && c.form.is_some());
     }
+    for form in FORMS {
+        some(&format!("{form:?}"), &|c| c.form == Some(form));
+    }
+    for split_k in [SplitK::Auto, SplitK::Never, SplitK::Always] {
+        some(&format!("{split_k:?}"), &|c| c.op == FuzzOp::Gemm && c.split_k == split_k);
+    }
+    for tile in [[128, 256], [64, 128], [128, 128]] {
+        some(&format!("tile {tile:?}"), &|c| c.tile == Some(tile));
+    }
+    some("few rows", &|c| c.op == FuzzOp::GemmReduceScatter && (1..=128).contains(&c.case.m));
     some("M = 0", &|c| c.case.m == 0);
     some("N = 0", &|c| c.case.n == 0);
     some("K = 0", &|c| c.case.k == 0);
@@ -86,19 +115,58 @@ fn cases_cover_every_choice() {
 }
 
 fn with_work(seed: u64) -> FuzzCase {
-    let work = |c: &FuzzCase| c.ranks == 3 && c.case.m * c.case.n * c.case.k > 0 && c.input == Element::Bf16;
-    (seed..).map(|seed| FuzzCase::of(seed, &LIMITS)).find(|c| work(c) && c.output == Element::Bf16).unwrap()
+    let work = |c: &FuzzCase| {
+        let types = [c.input, c.output] == [Element::Bf16; 2] && c.form.is_none();
+        c.ranks == 3 && c.case.m * c.case.n * c.case.k > 0 && types
+    };
+    (seed..).map(|seed| FuzzCase::of(seed, &LIMITS)).find(work).unwrap()
 }
 
 #[test]
 fn one_bit_that_is_wrong_is_found() {
     let fuzz = FuzzCase { integers: Some(3), ..with_work(0) };
-    let operands = fuzz.operands::<bf16>(fuzz.case.m);
-    let mut d = fused::protocol::<bf16, bf16, bf16>(fuzz.case.layout, &operands.views()).unwrap();
-    compare::<bf16, bf16>(&fuzz, &fuzz.case, &operands, &d).unwrap();
+    let given = Given::new(&fuzz, fuzz.case.m).unwrap();
+    let views: Vec<_> = given.a.iter().zip(&given.b).map(|(a, b)| (a.view(), b.view())).collect();
+    let mut d = fused::protocol::<bf16, bf16, bf16>(fuzz.case.layout, &views).unwrap();
+    compare(&fuzz, &given, &d).unwrap();
     let x = d[0].data_mut().last_mut().unwrap();
     *x = bf16::from_bits(x.to_bits() ^ 1);
-    compare::<bf16, bf16>(&fuzz, &fuzz.case, &operands, &d).unwrap_err();
+    compare(&fuzz, &given, &d).unwrap_err();
+}
+
+/// The comparison knows scales and epilogues: a result without them is wrong, bit by bit and within the tolerance.
+#[test]
+fn a_scale_or_an_addend_that_is_left_out_is_found() {
+    for integers in [None, Some(3)] {
+        let is_plain = |c: &FuzzCase| c.case.m * c.case.n * c.case.k > 40_000 && c.form.is_none();
+        let cases = (0..).map(|seed| FuzzCase { integers, ..FuzzCase::of(seed, &LIMITS) });
+        let fp8 = [Element::E4m3, Element::E5m2, Element::F32];
+        let scaled = |c: &FuzzCase| is_plain(c) && [c.input, c.input_b, c.output] == fp8;
+        let scaled = FuzzCase { scales: Some(0), ..cases.clone().find(scaled).unwrap() };
+        left_out::<F8E4M3, F8E5M2>(&scaled, &FuzzCase { scales: None, ..scaled.clone() });
+        let plain = |c: &FuzzCase| is_plain(c) && [c.input, c.output] == [Element::Bf16, Element::F32];
+        let plain = cases.clone().find(plain).unwrap();
+        for form in FORMS.iter().skip(1) {
+            let finished = plain.clone().with_form(*form);
+            assert!(finished.form.is_some());
+            left_out::<bf16, bf16>(&finished, &plain);
+        }
+    }
+}
+
+/// Results of `less` pass for themselves, and not for those of `whole`.
+fn left_out<A: Scalar, B: Scalar>(whole: &FuzzCase, less: &FuzzCase) {
+    let m = whole.case.m;
+    let world = world(less).unwrap();
+    let d = run_in_a_row(&world, less, 1, true).unwrap();
+    let rows = chunks_of(m, less.ranks).unwrap();
+    let matrix = |(bytes, rows): (&Vec<u8>, &Chunk)| {
+        let values = bytes.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect();
+        Matrix::from_vec(rows.rows as usize, less.case.n, values).unwrap()
+    };
+    let d: Vec<_> = d.iter().zip(&rows).map(matrix).collect();
+    compare(less, &Given::<A, B, f32>::new(less, m).unwrap(), &d).unwrap();
+    compare(whole, &Given::<A, B, f32>::new(whole, m).unwrap(), &d).expect_err(&format!("{whole:?}"));
 }
 
 #[test]

@@ -126,6 +126,25 @@ fn cut_tiles_are_right_in_every_layout_and_type() -> TestResult {
 }
 
 #[test]
+fn consumers_in_turns_are_right() -> TestResult {
+    suite::turns::every_variant(&world(1, 3), &[[130, 200, 24], [300, 600, 64], [60, 584, 328]])?;
+    suite::turns::what_it_cannot_do_is_refused(&world(1, 3))
+}
+
+#[test]
+fn consumers_in_turns_take_every_stage_once() -> TestResult {
+    for (ctas_per_rank, seed) in [(1, 1), (2, 2), (3, 3), (7, 4)] {
+        let emulator = EmulatorOptions::with_seed(seed);
+        let options = EmulatedOptions { ctas_per_rank, emulator, ..EmulatedOptions::default() };
+        let world = World::emulated_with(1, options).map_err(|e| e.to_string())?;
+        // An odd number of tiles and an even one a CTA; no stage, one, as many as the ring has, one more, and laps of it.
+        let shapes = [[640, 192, 64], [256, 384, 0], [500, 392, 256], [130, 776, 320], [384, 576, 9 * 64]];
+        suite::turns::integers_are_exact(&world, &shapes)?;
+    }
+    Ok(())
+}
+
+#[test]
 fn cut_tiles_lose_no_stage() -> TestResult {
     for (ctas_per_rank, seed) in [(2, 1), (3, 2), (5, 3), (7, 4), (16, 5)] {
         let emulator = EmulatorOptions::with_seed(seed);

@@ -1,25 +1,26 @@
 //! Thousands of seeded schedules of the real kernels: every one keeps the rules of the machine and gives the same bits.
 //!
-//! `TILEWIRE_SCHEDULES=N` sets how many run, `TILEWIRE_SEED=S` replays schedule S alone. The schedule's number settles
-//! everything: the case, the delays, the order of turns and copies.
+//! `TILEWIRE_SCHEDULES=N` sets how many run, `TILEWIRE_FIRST_SCHEDULE=F` with which number they begin, and
+//! `TILEWIRE_SEED=S` replays schedule S alone. The schedule's number settles everything: the case, the delays, the order of
+//! turns and copies.
 
 mod suite;
 
-use half::bf16;
 use rayon::prelude::*;
-use suite::{Case, Operands, WAYS};
+use suite::epilogue::FORMS;
+use suite::fuzz::{FuzzCase, FuzzOp, number_from, run_in_a_row};
+use suite::{Case, WAYS};
 use tilewire::emulator::{Copies, Delay, EmulatorOptions, Turns};
+use tilewire::kernels::abi::{Placement, Transport};
+use tilewire::kernels::config::Element::{self, Bf16, E4m3, E5m2, F16, F32};
 use tilewire::kernels::shape::Rank;
-use tilewire::matrix::Matrix;
-use tilewire::ops::{Gemm, GemmReduceScatter, RankMatrices};
-use tilewire::reference::gemm;
 use tilewire::world::EmulatedOptions;
-use tilewire::{Error, Layout, Tensor, World};
+use tilewire::{Layout, SplitK, World};
 
 /// Schedules of a run that asks for no number.
 const SCHEDULES: u64 = 5_000;
 
-/// M, N, K: one tile and several, whole and ragged, of the main tile and of the small one.
+/// M, N, K: one tile and several, whole and ragged, of every tile that there is.
 const SHAPES: [(usize, usize, usize); 10] = [
     (64, 72, 24),
     (9, 104, 136),
@@ -33,21 +34,30 @@ const SHAPES: [(usize, usize, usize); 10] = [
     (118, 200, 128),
 ];
 
+/// Layout, and types of A, B and D.
+const VARIANTS: [(Layout, [Element; 3]); 10] = [
+    (Layout::Nt, [Bf16, Bf16, Bf16]),
+    (Layout::Nt, [F16, F16, F32]),
+    (Layout::Nt, [Bf16, Bf16, F16]),
+    (Layout::Nn, [Bf16, Bf16, F32]),
+    (Layout::Nn, [F16, F16, F16]),
+    (Layout::Tn, [Bf16, Bf16, Bf16]),
+    (Layout::Tn, [F16, F16, Bf16]),
+    (Layout::Nt, [E4m3, E4m3, Bf16]),
+    (Layout::Nt, [E4m3, E5m2, F16]),
+    (Layout::Nt, [E4m3, E4m3, F32]),
+];
+
 /// One way to run one call.
 #[derive(Clone, Debug)]
 struct Run {
     number: u64,
-    /// `None` for the plain GEMM.
-    case: Option<Case>,
-    shape: (usize, usize, usize),
-    ranks: usize,
+    case: FuzzCase,
     ctas: u32,
+    /// Calls that do not wait for each other: ranks run ahead of one another as far as credits let them.
     calls: usize,
     options: EmulatorOptions,
 }
-
-/// Operands, but for the plain GEMM, and D of every rank.
-type Results = Result<(Option<Operands<bf16>>, Vec<Matrix<bf16>>), Error>;
 
 /// A well-mixed number for each draw of a schedule.
 fn draw(number: u64, of: u64, below: u64) -> usize {
@@ -56,12 +66,46 @@ fn draw(number: u64, of: u64, below: u64) -> usize {
 
 impl Run {
     fn of(number: u64) -> Self {
-        let pick = |of, below| draw(number, of, below);
-        let shape = SHAPES[pick(0, SHAPES.len() as u64)];
-        let is_gemm = pick(1, 8) == 0;
-        let ranks = if is_gemm { 1 } else { 1 + pick(2, 8) };
-        let (transport, placement, margin) = WAYS[pick(3, WAYS.len() as u64)];
-        let case = (!is_gemm).then(|| Case::new(shape.0, shape.1, shape.2).over(transport, placement, margin));
+        let pick = |of, below: usize| draw(number, of, below as u64);
+        // Few variants and epilogues a shape, so that results can be compared with few references.
+        let shape = pick(0, SHAPES.len());
+        let variant = (shape + 2 * pick(9, 5)) % VARIANTS.len();
+        let op = if pick(1, 4) == 0 { FuzzOp::Gemm } else { FuzzOp::GemmReduceScatter };
+        let ranks = if op == FuzzOp::Gemm { 1 } else { 1 + pick(2, 8) };
+        let (transport, placement, margin) = WAYS[pick(3, WAYS.len())];
+        let ((m, n, k), (layout, [input, input_b, output])) = (SHAPES[shape], VARIANTS[variant]);
+        let first_epoch = [1, 0x7FFF_FFFE, 0xFFFF_FFFE][pick(10, 3)];
+        let case = Case { first_epoch, ..Case::new(m, n, k).layout(layout).over(transport, placement, margin) };
+        let mut case = FuzzCase {
+            seed: 1,
+            op,
+            ranks,
+            case,
+            input,
+            input_b,
+            output,
+            scales: None,
+            form: None,
+            split_k: SplitK::Never,
+            tile: None,
+            raster_group: [1, 16][pick(11, 2)],
+            gap: 8,
+            integers: None,
+            calls: vec![m],
+        };
+        let mut calls = if pick(8, 8) == 0 { 4 } else { 1 };
+        if pick(12, 3) == 0 {
+            let form = FORMS
+                [(10 * shape + variant + 7 * pick(13, if op == FuzzOp::Gemm { FORMS.len() } else { 2 })) % FORMS.len()];
+            case = case.with_form(form);
+            calls = if form.in_place { 1 } else { calls };
+        }
+        case.scales = case.may_have_scales().then_some(0);
+        if op == FuzzOp::Gemm {
+            case.split_k = [SplitK::Auto, SplitK::Always][pick(14, 2)];
+            let tiles = case.tiles();
+            case.tile = tiles.get(pick(15, 1 + tiles.len())).copied();
+        }
         let mut options = EmulatorOptions::with_seed(number);
         options.schedule.yield_per_1024 = [64, 256, 1024][pick(4, 3)];
         options.schedule.turns = [Turns::Uniform, Turns::Sticky, Turns::Priority][pick(5, 3)];
@@ -69,157 +113,119 @@ impl Run {
             [Copies::Last, Copies::Per1024(16), Copies::Per1024(128), Copies::Per1024(700)][pick(6, 4)];
         let delay = [None, None, Some(Delay::Seldom(16)), Some(Delay::Seldom(200)), Some(Delay::UntilOthersBlock)];
         for rank in 0..ranks {
-            let drawn = delay[pick(16 + rank as u64, delay.len() as u64)];
+            let drawn = delay[pick(16 + rank as u64, delay.len())];
             options.delays.extend(drawn.map(|d| (Rank(rank as u32), d)));
         }
         let ctas = 3 - u32::from(margin == 0) * pick(7, 2) as u32;
-        let calls = if pick(8, 8) == 0 { 4 } else { 1 };
-        Self { number, case, shape, ranks, ctas, calls, options }
+        Self { number, case, ctas, calls, options }
     }
 
-    fn world(&self, options: EmulatorOptions) -> Result<World, Error> {
-        let emulated = EmulatedOptions { ctas_per_rank: self.ctas, emulator: options, ..EmulatedOptions::default() };
-        World::emulated_with(self.ranks, emulated)
+    /// D of every rank, as bytes.
+    fn results(&self) -> Result<Vec<Vec<u8>>, String> {
+        results(&self.case, self.ctas, self.options.clone(), self.calls, false)
     }
 
-    /// D of every rank, as bits.
-    fn bits(&self, options: EmulatorOptions) -> Result<Vec<Vec<u16>>, Error> {
-        Ok(self.results(options)?.1.iter().map(|d| d.data().iter().map(|x| x.to_bits()).collect()).collect())
-    }
-
-    fn results(&self, options: EmulatorOptions) -> Results {
-        let world = self.world(options)?;
-        let Some(case) = self.case else { return Ok((None, vec![self.gemm(&world)?])) };
-        let operands = Operands::new(&world, &case, suite::uniform)?;
-        let plan = suite::plan::<bf16, bf16>(&world, &case)?;
-        let d = if self.calls == 1 {
-            suite::run(&world, &plan, &case, &operands)?
-        } else {
-            self.run_in_a_row(&world, &plan, &case, &operands)?
-        };
-        Ok((Some(operands), d))
-    }
-
-    /// Calls that do not wait for each other: ranks run ahead of one another as far as credits let them.
-    fn run_in_a_row(
-        &self,
-        world: &World,
-        plan: &GemmReduceScatter,
-        case: &Case,
-        operands: &Operands<bf16>,
-    ) -> Result<Vec<Matrix<bf16>>, Error> {
-        let d = (0..self.ranks)
-            .map(|rank| Tensor::poisoned::<bf16>(world, rank, plan.rows_of(case.m, rank), case.n))
-            .collect::<Result<Vec<_>, _>>()?;
-        let (a, b) = (&operands.a_tensors, &operands.b_tensors);
-        let matrices: Vec<_> =
-            (0..self.ranks).map(|r| RankMatrices { a: a[r].arg(), b: b[r].arg(), d: d[r].arg() }).collect();
-        for _ in 0..self.calls {
-            // SAFETY: the tensors have the shapes of the call and outlive `finish`.
-            unsafe { plan.launch(case.m, &matrices, None)? };
-        }
-        plan.finish()?;
-        d.iter().map(|t| Matrix::from_vec(t.rows(), t.cols(), t.to_vec()?)).collect()
-    }
-
-    fn gemm_operands(&self) -> [Matrix<bf16>; 2] {
-        let (m, n, k) = self.shape;
-        [suite::uniform(m, k, 1), suite::uniform(n, k, 2)]
-    }
-
-    fn gemm(&self, world: &World) -> Result<Matrix<bf16>, Error> {
-        let (m, n, k) = self.shape;
-        let [a, b] = self.gemm_operands();
-        let (a, b) = (Tensor::from_slice(world, 0, m, k, a.data())?, Tensor::from_slice(world, 0, n, k, b.data())?);
-        let mut d = Tensor::poisoned::<bf16>(world, 0, m, n)?;
-        Gemm::builder(world, 0).shape(m, n, k).build()?.run(m, &a, &b, &mut d)?;
-        Matrix::from_vec(m, n, d.to_vec()?)
-    }
-
-    /// What decides the result's bits: shape and ranks, but for the plain GEMM, which rounds once.
+    /// What decides the result's bits, in the plainest way: which way tiles take does not. Of a cut tile the number of CTAs
+    /// does.
     fn problem(&self) -> Problem {
-        Problem { shape: self.shape, ranks: self.ranks, is_gemm: self.case.is_none() }
+        let Case { m, n, k, layout, .. } = self.case.case;
+        let case = FuzzCase { case: Case::new(m, n, k).layout(layout), raster_group: 8, ..self.case.clone() };
+        let ctas = if case.op == FuzzOp::Gemm { self.ctas - self.case.case.sm_margin } else { 3 };
+        Problem { name: format!("{case:?} on {ctas} CTAs"), case, ctas }
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+fn results(
+    case: &FuzzCase,
+    ctas_per_rank: u32,
+    emulator: EmulatorOptions,
+    calls: usize,
+    is_compared: bool,
+) -> Result<Vec<Vec<u8>>, String> {
+    let options = EmulatedOptions { ctas_per_rank, emulator, ..EmulatedOptions::default() };
+    let world = World::emulated_with(case.ranks, options).map_err(|e| e.to_string())?;
+    run_in_a_row(&world, case, calls, is_compared)
+}
+
+#[derive(Clone, Debug)]
 struct Problem {
-    shape: (usize, usize, usize),
-    ranks: usize,
-    is_gemm: bool,
+    name: String,
+    case: FuzzCase,
+    ctas: u32,
 }
 
-/// The bits of one problem in the plainest way, once they are known to be near the truth.
-fn reference(problem: Problem) -> Result<Vec<Vec<u16>>, String> {
-    let (m, n, k) = problem.shape;
-    let run = Run {
-        number: 0,
-        case: (!problem.is_gemm).then(|| Case::new(m, n, k)),
-        shape: problem.shape,
-        ranks: problem.ranks,
-        ctas: 3,
-        calls: 1,
-        options: EmulatorOptions::with_seed(0),
-    };
-    let (operands, d) = run.results(run.options.clone()).map_err(|e| format!("{problem:?}: {e}"))?;
-    match (run.case, operands) {
-        (Some(case), Some(operands)) => suite::check(&case, &operands, &d)?,
-        _ => {
-            let [a, b] = run.gemm_operands();
-            let truth = gemm(Layout::Nt, a.view(), b.view()).map_err(|e| e.to_string())?;
-            let near = |(x, y): (&bf16, &f64)| (x.to_f64() - y).abs() <= 2f64.powi(-7) * (y.abs() + 0.1);
-            if !d[0].data().iter().zip(truth.data()).all(near) {
-                return Err(format!("{problem:?}: far from the truth"));
-            }
-        }
+impl Problem {
+    /// The bits, once they are known to be near the truth.
+    fn reference(&self) -> Vec<Vec<u8>> {
+        results(&self.case, self.ctas, EmulatorOptions::with_seed(0), 1, true)
+            .unwrap_or_else(|e| panic!("{}: {e}", self.name))
     }
-    Ok(d.iter().map(|d| d.data().iter().map(|x| x.to_bits()).collect()).collect())
-}
-
-fn number_from(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|e| panic!("{name}={text}: {e}")))
 }
 
 #[test]
 fn thousands_of_schedules_keep_the_rules_and_give_the_same_bits() {
+    let first = number_from("TILEWIRE_FIRST_SCHEDULE").unwrap_or(0);
     let numbers = match number_from("TILEWIRE_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number_from("TILEWIRE_SCHEDULES").unwrap_or(SCHEDULES),
+        None => first..first + number_from("TILEWIRE_SCHEDULES").unwrap_or(SCHEDULES),
     };
     let start = std::time::Instant::now();
     let mut problems: Vec<Problem> = numbers.clone().into_par_iter().map(|n| Run::of(n).problem()).collect();
-    problems.sort_unstable();
-    problems.dedup();
+    problems.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    problems.dedup_by(|a, b| a.name == b.name);
     let references: std::collections::HashMap<_, _> =
-        problems.par_iter().map(|p| (*p, reference(*p).unwrap_or_else(|e| panic!("{e}")))).collect();
-    let count = numbers.end - numbers.start;
+        problems.par_iter().map(|p| (p.name.clone(), p.reference())).collect();
+    println!("{} problems have their references after {:.1} s", problems.len(), start.elapsed().as_secs_f64());
     let wrong: Vec<String> = numbers
+        .clone()
         .into_par_iter()
         .filter_map(|number| {
             let run = Run::of(number);
-            match run.bits(run.options.clone()) {
-                Ok(bits) if bits == references[&run.problem()] => None,
+            match run.results() {
+                Ok(bits) if bits == references[&run.problem().name] => None,
                 Ok(_) => Some(format!("TILEWIRE_SEED={number} replays: other bits in {run:?}")),
                 Err(e) => Some(format!("TILEWIRE_SEED={number} replays: {e}\n  in {run:?}")),
             }
         })
         .collect();
-    let seconds = start.elapsed().as_secs_f64();
-    println!("{count} schedules of {} problems in {seconds:.1} s", problems.len());
+    println!("schedules {numbers:?} of {} problems in {:.1} s", problems.len(), start.elapsed().as_secs_f64());
     let shown: Vec<_> = wrong.iter().take(5).cloned().collect();
-    assert!(wrong.is_empty(), "{} of {count} schedules are wrong; the first:\n{}", wrong.len(), shown.join("\n"));
+    assert!(wrong.is_empty(), "{} of {numbers:?} are wrong; the first:\n{}", wrong.len(), shown.join("\n"));
 }
 
 #[test]
-fn schedules_cover_every_way_and_every_world_size() {
+fn schedules_cover_every_way_kernel_and_world_size() {
     let runs: Vec<Run> = (0..SCHEDULES).map(Run::of).collect();
+    let some = |what: &str, is: &dyn Fn(&FuzzCase) -> bool| {
+        assert!(runs.iter().filter(|run| is(&run.case)).count() >= 10, "{what}");
+    };
+    let is_fused = |c: &FuzzCase| c.op == FuzzOp::GemmReduceScatter;
     for ranks in 1..=8 {
         for way in WAYS {
-            let here =
-                |r: &&Run| r.ranks == ranks && r.case.is_some_and(|c| (c.transport, c.placement, c.sm_margin) == way);
-            assert!(runs.iter().filter(here).count() >= 10, "{ranks} ranks, {way:?}");
+            let here = (ranks, way);
+            some(&format!("{here:?}"), &|c| {
+                let case = &c.case;
+                is_fused(c) && (c.ranks, (case.transport, case.placement, case.sm_margin)) == here
+            });
         }
     }
-    assert!(runs.iter().filter(|r| r.case.is_none()).count() >= 100);
+    for (layout, types) in VARIANTS {
+        let is_it = |c: &FuzzCase| c.case.layout == layout && [c.input, c.input_b, c.output] == types;
+        some(&format!("plain {layout} {types:?}"), &|c| !is_fused(c) && is_it(c));
+        some(&format!("fused {layout} {types:?}"), &|c| is_fused(c) && is_it(c));
+    }
+    for form in FORMS {
+        some(&format!("plain {form:?}"), &|c| !is_fused(c) && c.form == Some(form));
+        some(&format!("fused {form:?}"), &|c| is_fused(c) && c.form == Some(form));
+    }
+    for tile in [[128, 256], [64, 128], [128, 128]] {
+        for split_k in [SplitK::Auto, SplitK::Always] {
+            some(&format!("{tile:?} {split_k:?}"), &|c| (c.tile, c.split_k) == (Some(tile), split_k));
+        }
+    }
+    let few_rows = |c: &FuzzCase| is_fused(c) && c.form.is_none() && c.case.m <= 128 && c.input.bytes() == 2;
+    some("tiles of few rows", &|c| few_rows(c) && c.case.layout == Layout::Nt && c.case.transport != Transport::Staged);
+    some("the small tile, staged", &|c| few_rows(c) && c.case.transport == Transport::Staged);
+    some("epochs that wrap", &|c| is_fused(c) && c.case.first_epoch > 1 && c.case.placement == Placement::Partition);
     assert!(runs.iter().enumerate().all(|(n, r)| r.number == n as u64));
 }

@@ -150,6 +150,16 @@ fn cut_tiles_are_right_in_every_layout_and_type(_: &Gpu) -> TestResult {
     )
 }
 
+fn consumers_in_turns_are_right(_: &Gpu) -> TestResult {
+    let world = virtual_ranks(1)?;
+    suite::turns::every_variant(
+        &world,
+        some_of(&[[3000, 2000, 1000], [128, 192, 64], [60, 584, 328], [4096, 5000, 72]], 2),
+    )?;
+    suite::turns::integers_are_exact(&world, &[[3000, 3000, 1024], [640, 192, 0], [8192, 4096, 200]])?;
+    suite::turns::what_it_cannot_do_is_refused(&world)
+}
+
 fn cut_tiles_lose_no_stage(_: &Gpu) -> TestResult {
     let shapes = [[1, 8, 128], [64, 128, 64 * 64], [130, 520, 8192], [2048, 4608, 640], [3000, 3000, 3000]];
     suite::split::integers_are_exact(&virtual_ranks(1)?, some_of(&shapes, 3))
@@ -218,6 +228,7 @@ fn main() -> ExitCode {
         Case::one("nan_rows_stay_in_their_row", nan_rows_stay_in_their_row),
         Case::one("partials_are_added_in_f32", partials_are_added_in_f32),
         Case::one("cut_tiles_are_right_in_every_layout_and_type", cut_tiles_are_right_in_every_layout_and_type),
+        Case::one("consumers_in_turns_are_right", consumers_in_turns_are_right),
         Case::one("cut_tiles_lose_no_stage", cut_tiles_lose_no_stage),
         Case::one("every_tile_over_its_grids", every_tile_over_its_grids),
         Case::one("boxes_of_a_are_cut_to_few_rows", boxes_of_a_are_cut_to_few_rows),

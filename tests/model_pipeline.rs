@@ -41,7 +41,7 @@ fn consume<C: TileConfig>(m: Agent<C>, consumer: u32) {
     let ring = operand_ring::<_, C, STAGES>(&m, Role::Consumer(consumer));
     let (mut state, mut acc) = (PipelineState::start(), m.zero_acc());
     multiply::<_, C, STAGES>(&ring, &mut state, consumer, PANEL_ROWS, K_TILES, &mut acc).expect("nothing aborts");
-    assert_eq!(acc.sum, multiplied::<C>(ROW, COL, consumer, K_TILES), "a consumer multiplied another stage");
+    assert_eq!(acc.sum, multiplied::<C>(ROW, COL, consumer, 0..K_TILES), "a consumer multiplied another stage");
 }
 
 fn model<C: TileConfig>(name: &str, preemptions: usize, timing: Timing, mutant: Option<Mutant>) {

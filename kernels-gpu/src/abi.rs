@@ -4,7 +4,7 @@
 
 use crate::shape::{GlobalAddr, MAX_WORLD, Role};
 
-/// Longest time by which a wait within a CTA outlasts the deadline, in nanoseconds.
+/// Longest time by which a wait within a CTA outlasts those that it may stand behind, in nanoseconds.
 const MAX_LOCAL_GRACE_NS: u64 = 500_000_000;
 
 /// A TMA tensor map: 128 opaque bytes, 64-byte aligned once in parameter space.
@@ -74,15 +74,19 @@ impl Watchdog {
         self.record.plus(core::mem::offset_of!(FaultRecord, aborted) as u64)
     }
 
-    /// How long a wait of this kind may take, where `deadline_ns` is not 0. Waits within a CTA last an eighth longer: they
-    /// stand behind the wait for another CTA or rank that does not come, and that is the one to report.
+    /// How long a wait of this kind may take, where `deadline_ns` is not 0.
+    ///
+    /// Waits within a CTA stand behind those for other CTAs and ranks, each of which may take as long as the deadline: one
+    /// for the credit of a tile's owner and then one for each peer's partial, or one for the credit of each owner; `world`
+    /// at most. They last an eighth of a deadline longer, so that the wait that is to blame is the one that reports.
     #[inline(always)]
     pub const fn limit_ns(&self, kind: WaitKind) -> u64 {
         if kind.is_remote() {
             return self.deadline_ns;
         }
         let grace = self.deadline_ns / 8;
-        self.deadline_ns.saturating_add(if grace < MAX_LOCAL_GRACE_NS { grace } else { MAX_LOCAL_GRACE_NS })
+        let grace = if grace < MAX_LOCAL_GRACE_NS { grace } else { MAX_LOCAL_GRACE_NS };
+        self.deadline_ns.saturating_mul(self.world as u64).saturating_add(grace)
     }
 }
 
@@ -168,7 +172,7 @@ impl WaitKind {
     /// Whether another CTA or another rank ends the wait.
     #[inline(always)]
     pub const fn is_remote(self) -> bool {
-        matches!(self, Self::Signal | Self::Credit | Self::Staged)
+        matches!(self, Self::Signal | Self::Credit | Self::Staged | Self::Share)
     }
 }
 
@@ -463,22 +467,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_waits_outlast_remote_ones_by_an_eighth_and_at_most_half_a_second() {
+    fn local_waits_outlast_one_remote_wait_a_rank_by_an_eighth_of_a_deadline_and_at_most_half_a_second() {
         let none = GlobalAddr(0);
-        let of = |deadline_ns| Watchdog {
+        let of = |deadline_ns, world| Watchdog {
             deadline_ns,
             abort: none,
             claim: none,
             record: none,
             rank: 0,
-            world: 1,
+            world,
             peer_aborts: [none; MAX_WORLD],
         };
-        for (deadline_ns, local) in [(800, 900), (10_000_000_000, 10_500_000_000), (u64::MAX, u64::MAX), (7, 7)] {
-            assert_eq!(of(deadline_ns).limit_ns(WaitKind::Signal), deadline_ns);
-            assert_eq!(of(deadline_ns).limit_ns(WaitKind::ResultFull), local);
+        for (deadline_ns, world, local) in [
+            (800, 1, 900),
+            (800, 4, 3300),
+            (10_000_000_000, 1, 10_500_000_000),
+            (10_000_000_000, 8, 80_500_000_000),
+            (u64::MAX, 2, u64::MAX),
+            (7, 1, 7),
+        ] {
+            assert_eq!(of(deadline_ns, world).limit_ns(WaitKind::Signal), deadline_ns);
+            assert_eq!(of(deadline_ns, world).limit_ns(WaitKind::ResultFull), local);
         }
         let remote = (0..32).filter_map(WaitKind::from_code).filter(|kind| kind.is_remote());
-        assert!(remote.eq([WaitKind::Signal, WaitKind::Credit, WaitKind::Staged]));
+        assert!(remote.eq([WaitKind::Signal, WaitKind::Credit, WaitKind::Staged, WaitKind::Share]));
     }
 }

@@ -65,8 +65,13 @@ impl<C: TileConfig> Cta<C> {
 
     /// The CTA with its barriers initialised, ready for its roles.
     pub fn start(self) -> Arc<Self> {
+        self.start_by(init_barriers::<_, C>)
+    }
+
+    /// The same, of a kernel that initialises its barriers by `init`.
+    pub fn start_by(self, init: impl Fn(&Agent<C>)) -> Arc<Self> {
         let cta = Arc::new(self);
-        init_barriers::<_, C>(&cta.agent(Role::Producer));
+        init(&cta.agent(Role::Producer));
         cta
     }
 
@@ -106,6 +111,10 @@ pub struct Agent<C> {
     pub(super) tiles: Cell<u32>,
     /// Multiplications that still read their stages.
     pub(super) reading: RefCell<Reading>,
+    /// Sums that a mutant has not written yet.
+    pub(super) late_sums: Cell<Option<(GlobalAddr, u32)>>,
+    /// The word that was looked at last.
+    pub(super) last_word: Cell<GlobalAddr>,
     /// What the latest look was at, and how often that had been written then.
     look: Cell<(Key, u64)>,
     /// Whether it found an old value.
@@ -124,8 +133,18 @@ impl<C> Drop for Agent<C> {
 
 impl<C: TileConfig> Agent<C> {
     fn new(cta: &Arc<Cta<C>>, role: Role, counts: bool) -> Self {
-        let (look, stale) = (Cell::new((0, 0)), Cell::new(false));
-        Self { cta: cta.clone(), role, engine: RefCell::default(), tiles: Cell::new(0), reading: RefCell::default(), look, stale, counts }
+        Self {
+            cta: cta.clone(),
+            role,
+            engine: RefCell::default(),
+            tiles: Cell::new(0),
+            reading: RefCell::default(),
+            late_sums: Cell::new(None),
+            last_word: Cell::new(GlobalAddr(0)),
+            look: Cell::new((0, 0)),
+            stale: Cell::new(false),
+            counts,
+        }
     }
 
     /// The agent of another role that this one's thread runs as well.
@@ -178,6 +197,7 @@ impl<C: TileConfig> Agent<C> {
             word.look(self.order(Mutant::RelaxedLoad(word.name), Ordering::Acquire), self.cta.words_are_fresh);
         self.looked_at(word.key());
         self.stale.set(stale);
+        self.last_word.set(addr);
         self.engine.borrow_mut().note_acquire(word.name);
         match self.cta.mutant {
             Some(Mutant::Ahead(name, by)) if name == word.name => value.wrapping_add(by),
@@ -188,6 +208,9 @@ impl<C: TileConfig> Agent<C> {
     fn store(&self, addr: GlobalAddr, value: u32) {
         self.engine.borrow().check_release();
         let word = self.cta.memory.word(addr);
+        if self.is(Mutant::NoStore(word.name, value)) {
+            return;
+        }
         let order = self.order(Mutant::RelaxedStore(word.name), Ordering::Release);
         word.store(value, order, self.cta.words_are_fresh);
         self.cta.memory.waiting.note_write(word.key());

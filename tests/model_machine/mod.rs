@@ -22,7 +22,7 @@ mod world;
 pub use agent::{Agent, Cta, Timing};
 pub use engine::operand_value;
 pub use memory::{D_STRIDE, Memory, Payload, d_panel};
-pub use tensor::multiplied;
+pub use tensor::{Acc, multiplied, shared};
 pub use watch::FOREVER;
 pub use world::Problem;
 
@@ -55,8 +55,16 @@ pub enum Mutant {
     RelaxedStore(&'static str),
     /// Loads of words of this name acquire nothing.
     RelaxedLoad(&'static str),
+    /// Stores of this value to words of this name are lost.
+    NoStore(&'static str, u32),
     /// Loads of words of this name find a number so much greater.
     Ahead(&'static str, u32),
+    /// The sums of a cut tile are written after the word that says that they are there.
+    LateSums,
+    /// The word that the taker of sums waited for is cleared before it reads them.
+    EarlyClear,
+    /// All sums that are given away lie in one place.
+    OnePlace,
     /// Read-modify-writes order nothing.
     RelaxedAdd,
     /// A read-modify-write is a load and a store.

@@ -3,6 +3,7 @@
 use super::engine::operand_value;
 use super::{Agent, Mutant};
 use std::collections::VecDeque;
+use std::ops::Range;
 use tilewire_kernels::abi::Operand;
 use tilewire_kernels::config::{PANEL_BYTES, ROW_BYTES, TileConfig};
 use tilewire_kernels::finish::Finish;
@@ -22,9 +23,14 @@ fn step(sum: u32, product: u32) -> u32 {
     sum.wrapping_mul(31).wrapping_add(product)
 }
 
-/// What an accumulator of consumer `consumer` holds after `k_tiles` stages of the tile at (`row`, `col`).
-pub fn multiplied<C: TileConfig>(row: u32, col: u32, consumer: u32, k_tiles: u32) -> u32 {
-    (0..k_tiles).fold(0, |sum, k_tile| {
+/// An accumulator that holds `sum`, once another's sums are added. Shows the order in which they are.
+pub fn shared(sum: u32, other: u32) -> u32 {
+    step(sum, other)
+}
+
+/// What an accumulator of consumer `consumer` holds after stages `k_tiles` of the tile at (`row`, `col`).
+pub fn multiplied<C: TileConfig>(row: u32, col: u32, consumer: u32, k_tiles: Range<u32>) -> u32 {
+    k_tiles.fold(0, |sum, k_tile| {
         let k = k_tile * C::TILE_K;
         let b = (0..C::TILE_N / 64).fold(0, |b, panel| step(b, operand_value(Operand::B, col, k, panel)));
         step(sum, step(operand_value(Operand::A, row, k, consumer), b))
@@ -102,15 +108,32 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
 
 impl<C: TileConfig> ShareAcc<C> for Agent<C> {
     fn store_acc(&self, dst: GlobalAddr, acc: &Acc) {
-        self.cta.memory.payload(dst).write(acc.sum);
+        if self.is(Mutant::LateSums) {
+            self.late_sums.set(Some((self.sums_at(dst), acc.sum)));
+            return;
+        }
+        self.cta.memory.payload(self.sums_at(dst)).write(acc.sum);
     }
 
     fn add_acc(&self, src: GlobalAddr, acc: &mut Acc) {
-        acc.sum = acc.sum.wrapping_add(self.cta.memory.payload(src).read());
+        if self.is(Mutant::EarlyClear) {
+            self.store_release_gpu(self.last_word.get(), 0);
+        }
+        acc.sum = shared(acc.sum, self.cta.memory.payload(self.sums_at(src)).read());
     }
 
     fn publish(&self, addr: GlobalAddr, value: u32) {
         self.store_release_gpu(addr, value);
+        if let Some((dst, sum)) = self.late_sums.take() {
+            self.cta.memory.payload(dst).write(sum);
+        }
+    }
+}
+
+impl<C: TileConfig> Agent<C> {
+    /// Where the sums for `addr` lie. The shares of a model begin at a multiple of 2³².
+    fn sums_at(&self, addr: GlobalAddr) -> GlobalAddr {
+        if self.is(Mutant::OnePlace) { GlobalAddr(addr.0 >> 32 << 32) } else { addr }
     }
 }
 

@@ -3,8 +3,8 @@
 use half::{bf16, f16};
 use tilewire::compare::{GemmNumerics, Tolerance, compare_chunks};
 use tilewire::kernels::config::Element;
-use tilewire::matrix::Matrix;
-use tilewire::ops::{Activation, Gemm, TensorEpilogue};
+use tilewire::matrix::{Matrix, MatrixRef};
+use tilewire::ops::{Activation, Gemm, GemmReduceScatter, TensorEpilogue};
 use tilewire::reference::epilogue::HostEpilogue;
 use tilewire::reference::gemm;
 use tilewire::scalar::Scalar;
@@ -14,7 +14,7 @@ use tilewire::{Error, Layout, SplitK, Variant};
 use super::{TestResult, uniform};
 
 /// What an epilogue has: a row of the tests' table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Form {
     pub alpha: f32,
     /// Values of the device's scales of A and B.
@@ -62,6 +62,20 @@ pub const FORMS: [Form; 13] = [
     },
 ];
 
+impl Form {
+    /// The same on the host, over these addends.
+    pub fn host<'a, O>(&self, c: MatrixRef<'a, O>, residual: MatrixRef<'a, O>, bias: &'a [O]) -> HostEpilogue<'a, O> {
+        HostEpilogue {
+            alpha: f64::from(self.alpha) * self.scales.map_or(1.0, |[a, b]| f64::from(a) * f64::from(b)),
+            beta: f64::from(self.beta),
+            activation: self.activation,
+            c: Some(c),
+            bias: self.bias.then_some(bias),
+            residual: self.residual.then_some(residual),
+        }
+    }
+}
+
 /// Addends of an m × n result, on the host and on the device.
 pub struct Addends<O> {
     pub c: Matrix<O>,
@@ -95,14 +109,7 @@ impl<O: Scalar> Addends<O> {
     }
 
     pub fn host(&self, form: &Form) -> HostEpilogue<'_, O> {
-        HostEpilogue {
-            alpha: f64::from(form.alpha) * form.scales.map_or(1.0, |[a, b]| f64::from(a) * f64::from(b)),
-            beta: f64::from(form.beta),
-            activation: form.activation,
-            c: Some(self.c.view()),
-            bias: form.bias.then_some(self.bias.data()),
-            residual: form.residual.then_some(self.residual.view()),
-        }
+        form.host(self.c.view(), self.residual.view(), self.bias.data())
     }
 
     /// D before the call: C where it lies there, else poison.

@@ -1,5 +1,5 @@
 //! Behaviour that holds on every machine: each function takes a world, so that one body tests the emulator and the GPU.
-#![allow(dead_code, reason = "each test program uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part")]
 
 pub mod arguments;
 pub mod epilogue;
@@ -10,6 +10,7 @@ pub mod fuzz;
 pub mod raw;
 pub mod split;
 pub mod tiles;
+pub mod turns;
 
 use half::{bf16, f16};
 use tilewire::compare::{GemmNumerics, Report, compare_chunks, operand_scale};

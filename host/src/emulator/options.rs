@@ -95,4 +95,6 @@ pub enum Delay {
     Seldom(u32),
     /// Its agents run only when no other can, and no copy is in flight.
     UntilOthersBlock,
+    /// Its agents run from this virtual time on, in nanoseconds. Where nothing else can happen before, time passes.
+    From(u64),
 }

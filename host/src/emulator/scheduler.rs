@@ -53,7 +53,11 @@ impl World {
                 Turn::Agent(at)
             }
             // Only agents of held-back ranks can run: copies go before them.
-            None => Turn::Copy(self.rng.below(self.copies.len())),
+            None if !self.copies.is_empty() => Turn::Copy(self.rng.below(self.copies.len())),
+            None => {
+                self.let_time_pass();
+                Turn::Again
+            }
         }
     }
 
@@ -72,16 +76,31 @@ impl World {
         self.options.delays.iter().find(|(delayed, _)| *delayed == rank).map(|(_, delay)| *delay)
     }
 
-    /// Place in the list of runnable agents of the one that goes next; `None` to let copies go first.
+    /// Whether the agent's rank comes later, and when.
+    fn comes_at(&self, agent: usize) -> Option<u64> {
+        match self.delay_of(agent) {
+            Some(Delay::From(ns)) if self.now_ns < ns => Some(ns),
+            _ => None,
+        }
+    }
+
+    /// Nobody can run but agents of ranks that come later: time passes until the first of them comes, or a wait of another
+    /// is over.
+    fn let_time_pass(&mut self) {
+        let next = self.runnable.iter().filter_map(|agent| self.comes_at(*agent)).min();
+        self.now_ns = self.now_ns.max(next.unwrap_or(0).min(self.next_deadline_ns));
+    }
+
+    /// Place in the list of runnable agents of the one that goes next; `None` to let copies go first, or time pass.
     fn pick_agent(&mut self) -> Option<usize> {
         if self.options.delays.is_empty() {
             return Some(self.pick_among(None));
         }
-        let prompt: Vec<usize> =
-            (0..self.runnable.len()).filter(|at| self.delay_of(self.runnable[*at]).is_none()).collect();
-        let delayed: Vec<usize> =
-            (0..self.runnable.len()).filter(|at| self.delay_of(self.runnable[*at]).is_some()).collect();
-        if prompt.is_empty() && !self.copies.is_empty() {
+        let here: Vec<usize> =
+            (0..self.runnable.len()).filter(|at| self.comes_at(self.runnable[*at]).is_none()).collect();
+        let (prompt, delayed): (Vec<usize>, Vec<usize>) =
+            here.into_iter().partition(|at| matches!(self.delay_of(self.runnable[*at]), None | Some(Delay::From(_))));
+        if prompt.is_empty() && (delayed.is_empty() || !self.copies.is_empty()) {
             return None;
         }
         if let Some(&at) = delayed.get(self.rng.below(delayed.len())) {

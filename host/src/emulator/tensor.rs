@@ -1,10 +1,18 @@
 //! Arithmetic of the tensor cores and of panels: decoding, multiplication, rounding.
 
+use std::sync::LazyLock;
+
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 
 use super::tensor_map::{swizzle_row_in, swizzled_row};
 use crate::kernels::config::{Element, ROW_BYTES};
+
+/// The values of all e4m3 codes, and of all e5m2 codes.
+static E4M3: LazyLock<[f32; 256]> =
+    LazyLock::new(|| std::array::from_fn(|code| F8E4M3::from_bits(code as u8).to_f32()));
+static E5M2: LazyLock<[f32; 256]> =
+    LazyLock::new(|| std::array::from_fn(|code| F8E5M2::from_bits(code as u8).to_f32()));
 
 /// Decodes the elements of `bytes` into `out`.
 pub(super) fn decode(bytes: &[u8], element: Element, out: &mut [f32]) {
@@ -19,8 +27,8 @@ pub(super) fn decode(bytes: &[u8], element: Element, out: &mut [f32]) {
                 *v = f16::from_le_bytes([b[0], b[1]]).to_f32();
             }
         }
-        Element::E4m3 => out.iter_mut().zip(bytes).for_each(|(v, b)| *v = F8E4M3::from_bits(*b).to_f32()),
-        Element::E5m2 => out.iter_mut().zip(bytes).for_each(|(v, b)| *v = F8E5M2::from_bits(*b).to_f32()),
+        Element::E4m3 => out.iter_mut().zip(bytes).for_each(|(v, b)| *v = E4M3[*b as usize]),
+        Element::E5m2 => out.iter_mut().zip(bytes).for_each(|(v, b)| *v = E5M2[*b as usize]),
         Element::F32 => {
             for (v, b) in out.iter_mut().zip(bytes.chunks_exact(4)) {
                 *v = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
@@ -113,9 +121,14 @@ pub(super) fn multiply(acc: &mut [f32], a: &[f32], b: &[f32], n: usize) {
         return;
     }
     let k = b.len() / n;
+    // Tiles are padded with zeros, which change nothing: no accumulator is ever −0, and only 0 · ∞ and 0 · NaN are not 0.
+    let zeros_change_nothing = b.iter().all(|x| x.is_finite());
     for (acc_row, a_row) in acc.chunks_exact_mut(n).zip(a.chunks_exact(k)) {
         // Four steps at once, so that the accumulator row is loaded and stored once for four products.
         for (a4, b4) in a_row.chunks_exact(4).zip(b.chunks_exact(4 * n)) {
+            if zeros_change_nothing && a4 == [0.0; 4] {
+                continue;
+            }
             let (b0, rest) = b4.split_at(n);
             let (b1, rest) = rest.split_at(n);
             let (b2, b3) = rest.split_at(n);
@@ -163,6 +176,18 @@ mod tests {
                 let sum: f32 = (0..k).map(|i| a[r * k + i] * b[i * n + c]).sum();
                 assert_eq!(acc[r * n + c], 1.0 + sum);
             }
+        }
+    }
+
+    #[test]
+    fn zeros_hide_no_nan_and_no_infinity() {
+        for wild in [f32::NAN, f32::INFINITY] {
+            let mut acc = [1.0; 2];
+            multiply(&mut acc, &[0.0; 4], &[1.0, 2.0, 3.0, wild, 5.0, 6.0, 7.0, 8.0], 2);
+            assert!(acc[0] == 1.0 && acc[1].is_nan());
+            let mut acc = [1.0; 1];
+            multiply(&mut acc, &[0.0, 0.0, wild, 0.0], &[0.0; 4], 1);
+            assert!(acc[0].is_nan());
         }
     }
 

@@ -18,6 +18,8 @@ use crate::world::{EmulatedOptions, Tensor, World};
 pub enum ScenarioKernel {
     /// Plain GEMM.
     Gemm,
+    /// Plain GEMM by consumers in turns.
+    GemmInTurns,
     /// GEMM + ReduceScatter.
     GemmReduceScatter,
 }
@@ -85,6 +87,11 @@ impl Scenario {
         Self { kernel: ScenarioKernel::GemmReduceScatter, world, ..Self::gemm(m, n, k) }
     }
 
+    /// By consumers in turns.
+    pub const fn in_turns(self) -> Self {
+        Self { kernel: ScenarioKernel::GemmInTurns, ..self }
+    }
+
     /// With so many calls in a row.
     pub const fn calls(self, calls: usize) -> Self {
         Self { calls, ..self }
@@ -108,7 +115,8 @@ impl Scenario {
         emulator.delays.extend(self.delay.map(|(rank, delay)| (Rank(rank), delay)));
         let world = World::emulated_with(self.world, EmulatedOptions { ctas_per_rank: self.ctas, emulator, plant })?;
         let run = match self.kernel {
-            ScenarioKernel::Gemm => self.run_gemm(&world),
+            ScenarioKernel::Gemm => self.run_gemm(&world, [128, 256]),
+            ScenarioKernel::GemmInTurns => self.run_gemm(&world, [128, 192]),
             ScenarioKernel::GemmReduceScatter => self.run_reduce_scatter(&world),
         };
         let (violation, d) = match run {
@@ -125,11 +133,11 @@ impl Scenario {
         Tensor::from_slice(world, rank, rows, self.k, x.data())
     }
 
-    fn run_gemm(&self, world: &World) -> Result<Vec<Vec<bf16>>> {
+    fn run_gemm(&self, world: &World, tile: [u32; 2]) -> Result<Vec<Vec<bf16>>> {
         let plan = Gemm::builder(world, 0)
             .shape(self.m, self.n, self.k)
             .sm_margin(self.sm_margin)
-            .tile([128, 256])
+            .tile(tile)
             .split_k(SplitK::Always)
             .deadline(Duration::ZERO)
             .build()?;

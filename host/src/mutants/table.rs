@@ -12,6 +12,8 @@ const DEEP: Scenario = Scenario::gemm(128, 72, 9 * 64);
 const WIDE: Scenario = Scenario::gemm(384, 256, 64);
 /// One tile of four steps along K, of which CTA 0 has the last two.
 const SPLIT: Scenario = Scenario::gemm(128, 256, 4 * 64).over(Transport::Push, Placement::Epilogue, 2, 0);
+/// Five tiles on one CTA, multiplied in turns: three and two, of which each begins in the middle of the ring's laps.
+const TURNS: Scenario = Scenario::gemm(5 * 128, 192, 6 * 64).in_turns();
 /// Two tiles for peers and one own tile a rank, two peers: every buffer is used again in each of its turns.
 const PUSH: Scenario = Scenario::reduce_scatter(3, 384, 256, 64);
 /// The same with two ranks.
@@ -247,6 +249,11 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::LostCarryRelease).on_cta(1), STAGED, &[V::Deadlock], ONCE),
     mutant(first(Fault::CarryReleaseTooMany).on_cta(1), STAGED, &[V::ArrivalOverflow], ONCE),
     mutant(first(Fault::LostSignal).on_cta(1), STAGED, &[V::Deadlock], ONCE),
+    // Consumers in turns.
+    mutant(first(Fault::LostTurn), TURNS, &[V::Deadlock], ONCE),
+    mutant(first(Fault::SkippedTurn), TURNS, &[V::Deadlock], ONCE),
+    mutant(first(Fault::UnwaitedAccumulator), TURNS, &[V::AccumulatorInFlight], ONCE),
+    mutant(first(Fault::EarlyRelease), TURNS, &[V::WriteIntoStageInUse], ONCE),
     // Cut tiles: CTA 0 gives its sums to CTA 1.
     mutant(first(Fault::LostShare), SPLIT, &[V::Deadlock], ONCE),
     mutant(first(Fault::MissingShare), SPLIT, &[V::ReadOfUnwrittenGlobal], ONCE),

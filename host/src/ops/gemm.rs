@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::kernels::abi::{GemmArgs, GemmEpilogueArgs, MAPS, Operand, Watchdog};
 use crate::kernels::collective::result::whole_steps;
-use crate::kernels::entries::{Entry, Op};
+use crate::kernels::entries::Op;
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
 use crate::plan::operand::MapSpec;
-use crate::plan::select::{Choice, Cut, Selection, Work, can_store, eligible, sharing};
+use crate::plan::select::{Choice, Cut, Selection, Work, can_store, eligible};
 use crate::plan::{RankLaunch, Scales, SplitK, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
@@ -50,7 +50,7 @@ pub struct Gemm {
     deadline_ns: u64,
     words: SymmetricBuffer,
     /// Where CTAs leave sums for each other, and the kernel by whose tile it was laid out; none where no tile may be cut.
-    shares: Option<(Shares, &'static Entry)>,
+    shares: Option<Shares>,
     // Dropped after the words, whose drop waits for the kernels that may still write here.
     records: FaultRecords,
 }
@@ -140,10 +140,7 @@ impl GemmBuilder<'_> {
         let epilogue = if self.has_epilogue { Some(select(Op::GemmEpilogue)?) } else { None };
         let all: Vec<_> = plain.entries.iter().chain(epilogue.iter().flat_map(|of| &of.entries)).copied().collect();
         let work = Work { m: max_m, n, k, ctas: world.ctas(self.rank) - self.sm_margin };
-        let shares = match sharing(&all, work.ctas) {
-            Some(of) => Shares::new(&world, self.rank, &[of], work, self.split_k)?.map(|shares| (shares, of)),
-            None => None,
-        };
+        let shares = Shares::new(&world, self.rank, &all, work, self.split_k)?;
         let words = world.symmetric(WORDS_BYTES)?;
         world.write(self.rank, words.base(self.rank), &[0; WORDS_BYTES as usize])?;
         Ok(Gemm {
@@ -258,7 +255,7 @@ impl Gemm {
                 self.world.quiesce()?;
                 self.world.clear_faults(&self.records)?;
                 self.world.write(self.rank, self.words.base(self.rank), &[0; WORDS_BYTES as usize])?;
-                self.shares.as_ref().map_or(Ok(()), |(shares, _)| shares.clear(&self.world, self.rank))?;
+                self.shares.as_ref().map_or(Ok(()), |shares| shares.clear(&self.world, self.rank))?;
                 Err(Error::Fault(Box::new(fault)))
             }
         }
@@ -376,7 +373,7 @@ impl Gemm {
             raster_group: self.raster_group,
             split_tiles: choice.cut.tiles,
             parts: choice.cut.parts,
-            shares: self.shares.as_ref().map_or(GlobalAddr(0), |(shares, of)| shares.of(of)),
+            shares: self.shares.as_ref().map_or(GlobalAddr(0), Shares::addr),
             share_room: Work::room(self.ctas(), choice.entry),
             reserved: 0,
             d: GlobalAddr(given.d.addr),

@@ -142,7 +142,8 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         self
     }
 
-    /// How long any wait inside the kernels may take before the call ends in [`Error::Fault`]; zero waits for ever.
+    /// How long any wait for another rank may take inside the kernels before the call ends in [`Error::Fault`]; zero waits for
+    /// ever. Ranks may be late one after the other, each by less.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self

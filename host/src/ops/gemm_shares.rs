@@ -8,13 +8,15 @@ use crate::plan::SplitK;
 use crate::plan::select::Work;
 use crate::world::{Buffer, World};
 
-/// The memory of one plan: sums, then words, for each tile that the plan may choose.
+/// The memory of one plan: sums, then words.
+///
+/// All tiles that the plan may choose share it, since its calls follow each other. Words are 0 between calls, and lie behind
+/// the sums of every tile: there is room for the same bytes of sums whatever the tile ([`Work::room`]).
 #[derive(Debug)]
 pub struct Shares {
     memory: Buffer,
-    ctas: u32,
-    /// Kernel of each region, and its first byte.
-    regions: Vec<(&'static Entry, u64)>,
+    /// Where the words begin, and bytes of the most of them.
+    words: (u64, usize),
 }
 
 impl Shares {
@@ -29,24 +31,20 @@ impl Shares {
         work: Work,
         split_k: SplitK,
     ) -> Result<Option<Self>> {
-        let mut bytes = 0;
-        let mut regions = Vec::new();
-        for &entry in entries.iter().filter(|entry| work.may_split(entry, split_k)) {
-            regions.push((entry, bytes));
-            bytes += share_bytes(entry.tile_extent(), Work::room(work.ctas, entry)).next_multiple_of(16);
-        }
-        if regions.is_empty() {
-            return Ok(None);
-        }
-        let shares = Self { memory: world.allocate(rank, bytes)?, ctas: work.ctas, regions };
+        let cut = entries.iter().filter(|entry| work.may_split(entry, split_k));
+        let sizes = cut.map(|entry| {
+            let (tile, room) = (entry.tile_extent(), Work::room(work.ctas, entry));
+            (word_offset(tile, room), share_bytes(tile, room))
+        });
+        let Some((words, bytes)) = sizes.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))) else { return Ok(None) };
+        let shares = Self { memory: world.allocate(rank, bytes)?, words: (words, (bytes - words) as usize) };
         shares.clear(world, rank)?;
         Ok(Some(shares))
     }
 
-    /// Where kernel `entry` has its region.
-    pub fn of(&self, entry: &Entry) -> GlobalAddr {
-        let region = self.regions.iter().find(|(of, _)| of.name == entry.name);
-        self.memory.addr().plus(region.map_or(0, |(_, first)| *first))
+    /// Its first byte.
+    pub fn addr(&self) -> GlobalAddr {
+        self.memory.addr()
     }
 
     /// Says that no sums are there for the taking: before the first call, and after one that gave up.
@@ -54,12 +52,66 @@ impl Shares {
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) if the copy fails.
     pub fn clear(&self, world: &World, rank: usize) -> Result<()> {
-        for &(entry, first) in &self.regions {
-            let (tile, room) = (entry.tile_extent(), Work::room(self.ctas, entry));
-            let words = word_offset(tile, room);
-            let zeros = vec![0; (share_bytes(tile, room) - words) as usize];
-            world.write(rank, self.memory.addr().plus(first + words), &zeros)?;
+        let (first, bytes) = self.words;
+        world.write(rank, self.memory.addr().plus(first), &vec![0; bytes])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::bf16;
+
+    use super::*;
+    use crate::data;
+    use crate::emulator::EmulatorOptions;
+    use crate::kernels::entries::Op;
+    use crate::matrix::Matrix;
+    use crate::ops::Gemm;
+    use crate::plan::select::{choose, eligible};
+    use crate::plan::{Layout, Variant};
+    use crate::reference::gemm;
+    use crate::world::{EmulatedOptions, Tensor};
+
+    const CTAS: u32 = 3;
+    const N: usize = 776;
+    const K: usize = 128;
+
+    /// Rows of calls, so that some take one tile and some another.
+    const CALLS: [usize; 8] = [33, 200, 33, 64, 193, 200, 1, 200];
+
+    #[test]
+    fn calls_of_one_plan_share_the_memory_whatever_their_tiles() {
+        let entries: Vec<_> = eligible(Op::Gemm, Variant::default(), None).collect();
+        let choices = CALLS.map(|m| {
+            let work = Work { m: m as u32, n: N as u32, k: K as u32, ctas: CTAS };
+            choose(&entries, work, SplitK::Always).unwrap()
+        });
+        assert!(choices.iter().all(|choice| choice.cut.tiles > 0), "{choices:?}");
+        assert!(choices.iter().any(|choice| choice.entry != choices[0].entry), "{choices:?}");
+        for seed in 0..8 {
+            let emulator = EmulatorOptions::with_seed(seed);
+            let options = EmulatedOptions { ctas_per_rank: CTAS, emulator, ..EmulatedOptions::default() };
+            let world = World::emulated_with(1, options).unwrap();
+            let plan = Gemm::builder(&world, 0).shape(200, N, K).split_k(SplitK::Always).build().unwrap();
+            let b: Matrix<bf16> = data::integers(N, K, 1, 3);
+            let bt = Tensor::from_slice(&world, 0, N, K, b.data()).unwrap();
+            for (call, m) in CALLS.into_iter().enumerate() {
+                let a: Matrix<bf16> = data::integers(m, K, 2 + call as u64, 3);
+                let at = Tensor::from_slice(&world, 0, m, K, a.data()).unwrap();
+                let mut d = Tensor::poisoned::<bf16>(&world, 0, m, N).unwrap();
+                plan.run(m, &at, &bt, &mut d).unwrap();
+                let exact = gemm(Layout::Nt, a.view(), b.view()).unwrap().map(|x| bf16::from_f64(*x));
+                assert!(d.to_vec::<bf16>().unwrap() == exact.data(), "seed {seed}, call {call} over {m} rows");
+            }
         }
-        Ok(())
+    }
+
+    #[test]
+    fn the_words_of_one_tile_lie_behind_the_sums_of_every_other() {
+        for ctas in [1, 7, 132] {
+            let cut = eligible(Op::Gemm, Variant::default(), None).filter(|e| e.splits);
+            let offsets = cut.map(|e| word_offset(e.tile_extent(), Work::room(ctas, e)));
+            assert!(offsets.into_iter().all(|offset| offset == u64::from(ctas) * 128 * 256 * 4));
+        }
     }
 }

@@ -4,9 +4,7 @@
 use std::cell::Cell;
 
 use crate::kernels::collective::result::whole_steps;
-use crate::kernels::collective::share::word_offset;
-use crate::kernels::config::PANEL_ROWS;
-use crate::kernels::entries::{Entry, Op};
+use crate::kernels::entries::{ENTRIES, Entry, Op};
 use crate::kernels::schedule::split_k::all_given;
 
 pub(crate) use super::cost::Work;
@@ -26,6 +24,21 @@ pub enum SplitK {
     /// Wherever the tiles are no whole number of waves and there is memory for it, faster or not.
     Always,
 }
+
+/// Elements of sums that a plan has room for, for each CTA: a whole number of tiles of every kind.
+const ROOM_A_CTA: u32 = 128 * 256;
+
+const _: () = {
+    let mut at = 0;
+    while at < ENTRIES.len() {
+        let [rows, cols] = ENTRIES[at].tile_extent();
+        assert!(
+            !ENTRIES[at].splits || ROOM_A_CTA.is_multiple_of(rows * cols),
+            "words would lie among other tiles' sums"
+        );
+        at += 1;
+    }
+};
 
 /// Most parts of a tile.
 const MOST_PARTS: u32 = 8;
@@ -54,10 +67,10 @@ pub(crate) struct Choice {
 }
 
 impl Work {
-    /// Parts that a plan has room for: as much memory as one main tile a CTA.
+    /// Parts that a plan has room for: as much memory as one main tile a CTA, to the byte, whatever the tile.
     pub fn room(ctas: u32, entry: &Entry) -> u32 {
         let [rows, cols] = entry.tile_extent();
-        ctas.saturating_mul(128 * 256) / (rows * cols)
+        ctas.saturating_mul(ROOM_A_CTA / (rows * cols))
     }
 
     /// Ways to cut the last wave, if it is not full: from two parts of each of its tiles up.
@@ -90,16 +103,6 @@ pub(crate) fn can_store(entry: &Entry, n: u32) -> bool {
     entry.op != Op::GemmPingPong || whole_steps(n, entry.output.bytes()) == n
 }
 
-/// The kernel whose memory for sums serves all of `entries`: the sums of all begin at one place and so do their words, of which
-/// it has the most. Words are 0 and sums free between calls, so that each call may lay them out anew.
-pub(crate) fn sharing(entries: &[&'static Entry], ctas: u32) -> Option<&'static Entry> {
-    let words = |entry: &Entry| Work::room(ctas, entry) * (entry.tile[0] / PANEL_ROWS);
-    let place = |entry: &Entry| word_offset(entry.tile_extent(), Work::room(ctas, entry));
-    let most = entries.iter().copied().filter(|entry| entry.splits).max_by_key(|entry| words(entry))?;
-    debug_assert!(entries.iter().all(|entry| place(entry) == place(most)), "words of all tiles begin at one place");
-    Some(most)
-}
-
 /// The kernels that a plan chooses from, and what it chose last: calls of one plan mostly have the same rows.
 #[derive(Debug)]
 pub(crate) struct Selection {
@@ -127,7 +130,7 @@ impl Selection {
 }
 
 /// The best of `entries`, which are not none, for a call.
-fn choose(entries: &[&'static Entry], work: Work, split_k: SplitK) -> Option<Choice> {
+pub(crate) fn choose(entries: &[&'static Entry], work: Work, split_k: SplitK) -> Option<Choice> {
     let mut best: Option<(f64, Choice)> = None;
     for &entry in entries {
         let whole = (split_k != SplitK::Always || work.cuts(entry).next().is_none()).then_some(Cut::NONE);
@@ -218,21 +221,6 @@ mod tests {
             assert_eq!(selection.choose(work), choose(&selection.entries, work, SplitK::Auto), "{work:?}");
             assert_eq!(selection.choose(work), choose(&selection.entries, work, SplitK::Auto), "{work:?}, again");
         }
-    }
-
-    #[test]
-    fn one_memory_serves_all_tiles() {
-        for ctas in [1, 3, 132] {
-            let all: Vec<_> = eligible(Op::Gemm, Variant::default(), None).collect();
-            let of = sharing(&all, ctas).unwrap();
-            for entry in all {
-                let words = |entry: &Entry| Work::room(ctas, entry) * (entry.tile[0] / PANEL_ROWS);
-                let place = |entry: &Entry| word_offset(entry.tile_extent(), Work::room(ctas, entry));
-                assert!(words(entry) <= words(of) && place(entry) == place(of), "{} and {}", entry.name, of.name);
-            }
-        }
-        let of_8_bits = Variant::new(crate::Layout::Nt, Element::E4m3, Element::Bf16);
-        assert_eq!(sharing(&eligible(Op::Gemm, of_8_bits, None).collect::<Vec<_>>(), 132), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::gemm::rows_of_a;
 use crate::abi::{GemmArgs, Operand};
 use crate::collective::epilogue::write_panels;
 use crate::collective::mainloop::load_operands;
-use crate::collective::ping_pong::{HALVES, Turn, init_turn_barriers, multiply_whole, store_whole};
+use crate::collective::ping_pong::{Turn, init_turn_barriers, multiply_whole, store_whole};
 use crate::collective::setup::{operand_ring, panel_ring};
 use crate::config::{PANEL_ROWS, Registers, TileConfig};
 use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};

@@ -218,6 +218,10 @@ faults! {
     MissingHandover => "missing-handover", Consumer, Op::Arrive("handover"), Effect::Omit;
     /// The loader takes the panel buffers without waiting for the handover.
     SkippedHandoverWait => "skipped-handover-wait", Loader, Op::Wait("handover"), Effect::PretendAll;
+    /// A consumer that multiplies tiles in turns never gives the other its turn.
+    LostTurn => "lost-turn", Consumer, Op::Arrive("handover"), Effect::Omit;
+    /// A consumer that multiplies tiles in turns takes its turn without waiting for it.
+    SkippedTurn => "skipped-turn", Consumer, Op::Wait("handover"), Effect::PretendAll;
     /// The loader announces fewer bytes than the copy of a peer's panel brings.
     ExpectTxShortPartial => "expect-tx-short-partial", Loader, Op::Expect("partial_full"), Effect::Less;
     /// The loader announces more bytes than the copy of a peer's panel brings.
