@@ -19,6 +19,8 @@ const COLUMNS: usize = 100;
 enum KernelArg {
     /// Plain GEMM on one rank.
     Gemm,
+    /// The same by consumers that multiply tiles in turns.
+    GemmInTurns,
     /// GEMM + ReduceScatter.
     GemmReduceScatter,
 }
@@ -27,6 +29,7 @@ impl KernelArg {
     fn kernel(self) -> ScenarioKernel {
         match self {
             KernelArg::Gemm => ScenarioKernel::Gemm,
+            KernelArg::GemmInTurns => ScenarioKernel::GemmInTurns,
             KernelArg::GemmReduceScatter => ScenarioKernel::GemmReduceScatter,
         }
     }
@@ -86,6 +89,7 @@ impl EmulateArgs {
     fn scenario(&self, mutant: Option<&Mutant>) -> Scenario {
         let of_kernel = |kernel| match kernel {
             KernelArg::Gemm => Scenario::gemm(128, 256, 192),
+            KernelArg::GemmInTurns => Scenario::gemm(384, 192, 192).in_turns(),
             KernelArg::GemmReduceScatter => Scenario { ctas: 2, ..Scenario::reduce_scatter(2, 256, 256, 128) },
         };
         let mut s = match (self.kernel, mutant) {
@@ -121,6 +125,7 @@ fn list_faults() {
         let Some(mutant) = Mutant::of(*fault) else { continue };
         let kernel = match mutant.scenario.kernel {
             ScenarioKernel::Gemm => "gemm",
+            ScenarioKernel::GemmInTurns => "gemm-in-turns",
             ScenarioKernel::GemmReduceScatter => "gemm-reduce-scatter",
         };
         let expected: Vec<_> = mutant.expected.iter().map(|v| v.name()).collect();
@@ -158,7 +163,7 @@ pub fn run(args: &EmulateArgs) -> Result<bool> {
 fn describe(s: &Scenario) -> String {
     let shape = format!("{:?}, {}×{}×{}, {} CTAs", s.kernel, s.m, s.n, s.k, s.ctas);
     match s.kernel {
-        ScenarioKernel::Gemm => shape,
+        ScenarioKernel::Gemm | ScenarioKernel::GemmInTurns => shape,
         ScenarioKernel::GemmReduceScatter => format!(
             "{shape} a rank, {} ranks, transport {:?}, placement {:?}, margin {}, {} call(s)",
             s.world, s.transport, s.placement, s.sm_margin, s.calls

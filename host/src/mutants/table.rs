@@ -251,9 +251,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::LostSignal).on_cta(1), STAGED, &[V::Deadlock], ONCE),
     // Consumers in turns.
     mutant(first(Fault::LostTurn), TURNS, &[V::Deadlock], ONCE),
-    mutant(first(Fault::SkippedTurn), TURNS, &[V::Deadlock], ONCE),
+    mutant(first(Fault::SkippedTurn), TURNS, &[V::ParityTwoPhasesBehind], ONCE),
     mutant(first(Fault::UnwaitedAccumulator), TURNS, &[V::AccumulatorInFlight], ONCE),
-    mutant(first(Fault::EarlyRelease), TURNS, &[V::WriteIntoStageInUse], ONCE),
     // Cut tiles: CTA 0 gives its sums to CTA 1.
     mutant(first(Fault::LostShare), SPLIT, &[V::Deadlock], ONCE),
     mutant(first(Fault::MissingShare), SPLIT, &[V::ReadOfUnwrittenGlobal], ONCE),

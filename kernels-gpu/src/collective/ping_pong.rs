@@ -91,7 +91,7 @@ pub fn multiply_whole<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, con
         k_tile += 1;
     }
     issued();
-    ring.m.wait_mma::<0>(top);
+    // Of both halves.
     ring.m.wait_mma::<0>(bottom);
     if let Some(read) = reading {
         ring.consumer_release(read);
