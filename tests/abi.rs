@@ -24,13 +24,13 @@ macro_rules! assert_layout {
 #[test]
 fn fields_lie_where_the_kernels_read_them() {
     assert_eq!((size_of::<TensorMap>(), align_of::<TensorMap>()), (128, 16));
-    assert_layout!(Launch<GemmArgs>, size 688, align 16, { maps: 0, args: 512 });
-    assert_layout!(Launch<GemmReduceScatterArgs>, size 768, align 16, { maps: 0, args: 512 });
-    assert_layout!(GemmArgs, size 176, align 8, {
+    assert_layout!(Launch<GemmArgs>, size 704, align 16, { maps: 0, args: 512 });
+    assert_layout!(Launch<GemmReduceScatterArgs>, size 784, align 16, { maps: 0, args: 512 });
+    assert_layout!(GemmArgs, size 184, align 8, {
         m: 0, n: 4, k: 8, raster_group: 12, split_tiles: 16, parts: 20, shares: 24, share_room: 32, reserved: 36, d: 40,
         d_stride: 48, scales: 56, watchdog: 72,
     });
-    assert_layout!(GemmReduceScatterArgs, size 256, align 8, {
+    assert_layout!(GemmReduceScatterArgs, size 264, align 8, {
         m: 0, n: 4, k: 8, raster_group: 12, rank: 16, world: 20, partition_ctas: 24, transport: 28, placement: 32,
         pace_ns: 36, reserved: 40, slot_tiles: 44, parity_stride: 48, workspaces: 56, d: 120, d_stride: 128, scales: 136,
         watchdog: 152,
@@ -38,16 +38,16 @@ fn fields_lie_where_the_kernels_read_them() {
     assert_layout!(EpilogueArgs, size 56, align 8, {
         alpha: 0, beta: 4, activation: 8, source: 12, bias: 16, scale_a: 24, scale_b: 32, c: 40, c_stride: 48,
     });
-    assert_layout!(GemmEpilogueArgs, size 232, align 8, { gemm: 0, epilogue: 176 });
-    assert_layout!(GemmReduceScatterEpilogueArgs, size 312, align 8, { call: 0, epilogue: 256 });
-    assert_layout!(LinkArgs, size 192, align 8, {
+    assert_layout!(GemmEpilogueArgs, size 240, align 8, { gemm: 0, epilogue: 184 });
+    assert_layout!(GemmReduceScatterEpilogueArgs, size 320, align 8, { call: 0, epilogue: 264 });
+    assert_layout!(LinkArgs, size 200, align 8, {
         mode: 0, message: 4, stage: 8, depth: 12, repeats: 16, pulls: 20, begins: 24, epoch: 28, payload: 32, waits: 36,
         bytes: 40, src: 48, dst: 56, own_word: 64, peer_word: 72, times: 80, watchdog: 88,
     });
     assert_layout!(LinkTimes, size 8, align 4, { ticks: 0, nanoseconds: 4 });
     assert_layout!(LinkRound, size 16, align 4, { payload: 0, release: 4, round_trip: 8, reserved: 12 });
-    assert_layout!(Watchdog, size 104, align 8, {
-        deadline_ns: 0, abort: 8, claim: 16, record: 24, rank: 32, world: 36, peer_aborts: 40,
+    assert_layout!(Watchdog, size 112, align 8, {
+        deadline_ns: 0, abort: 8, claim: 16, record: 24, rank: 32, world: 36, peer_aborts: 40, local_ns: 104,
     });
     assert_layout!(FaultRecord, size 48, align 8, {
         state: 0, rank: 4, cta: 8, role: 12, kind: 16, index: 20, awaited: 24, seen: 28, elapsed_ns: 32, aborted: 40,

@@ -14,6 +14,7 @@ const UNWATCHED: Watchdog = Watchdog {
     rank: 0,
     world: 0,
     peer_aborts: [GlobalAddr(0); MAX_WORLD],
+    local_ns: 0,
 };
 
 fn pattern(bytes: usize, seed: usize) -> Vec<u8> {

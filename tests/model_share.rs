@@ -78,6 +78,7 @@ impl Work {
                 rank: 0,
                 world: 1,
                 peer_aborts: [nowhere; MAX_WORLD],
+                local_ns: 0,
             },
         }
     }

@@ -51,7 +51,7 @@ pub struct Launch<Args> {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watchdog {
-    /// Longest wait in nanoseconds; 0 waits for ever (for debuggers).
+    /// Longest wait for another CTA or rank in nanoseconds; 0 waits for ever (for debuggers).
     pub deadline_ns: u64,
     /// This rank's abort word (u32, device memory): non-zero makes every wait end.
     pub abort: GlobalAddr,
@@ -65,6 +65,8 @@ pub struct Watchdog {
     pub world: u32,
     /// Abort words of all ranks, by rank.
     pub peer_aborts: [GlobalAddr; MAX_WORLD],
+    /// Longest wait within a CTA: [`Self::local_deadline_ns`] of the deadline and the ranks.
+    pub local_ns: u64,
 }
 
 impl Watchdog {
@@ -75,18 +77,20 @@ impl Watchdog {
     }
 
     /// How long a wait of this kind may take, where `deadline_ns` is not 0.
-    ///
-    /// Waits within a CTA stand behind those for other CTAs and ranks, each of which may take as long as the deadline: one
-    /// for the credit of a tile's owner and then one for each peer's partial, or one for the credit of each owner; `world`
-    /// at most. They last an eighth of a deadline longer, so that the wait that is to blame is the one that reports.
     #[inline(always)]
     pub const fn limit_ns(&self, kind: WaitKind) -> u64 {
-        if kind.is_remote() {
-            return self.deadline_ns;
-        }
-        let grace = self.deadline_ns / 8;
+        if kind.is_remote() { self.deadline_ns } else { self.local_ns }
+    }
+
+    /// How long waits within a CTA may take among `world` ranks.
+    ///
+    /// They stand behind waits for other CTAs and ranks, each of which may take as long as the deadline: one for the credit
+    /// of a tile's owner and then one for each peer's partial, or one for the credit of each owner; `world` at most. They
+    /// last an eighth of a deadline longer, so that the wait that is to blame is the one that reports.
+    pub const fn local_deadline_ns(deadline_ns: u64, world: u32) -> u64 {
+        let grace = deadline_ns / 8;
         let grace = if grace < MAX_LOCAL_GRACE_NS { grace } else { MAX_LOCAL_GRACE_NS };
-        self.deadline_ns.saturating_mul(self.world as u64).saturating_add(grace)
+        deadline_ns.saturating_mul(world as u64).saturating_add(grace)
     }
 }
 
@@ -477,6 +481,7 @@ mod tests {
             rank: 0,
             world,
             peer_aborts: [none; MAX_WORLD],
+            local_ns: Watchdog::local_deadline_ns(deadline_ns, world),
         };
         for (deadline_ns, world, local) in [
             (800, 1, 900),

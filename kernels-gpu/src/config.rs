@@ -315,12 +315,21 @@ impl Registers {
     /// For 128 accumulators a thread and movers with much to do.
     pub const MAIN: Self = Self { mover: 88, consumer: 208 };
     /// For 192 accumulators a thread and movers that only copy.
-    pub const WIDE: Self = Self { mover: 48, consumer: 232 };
+    pub const WIDE: Self = Self { mover: 40, consumer: 232 };
 
-    /// Whether an SM has as many, and `setmaxnreg` takes the numbers.
+    /// What each thread of a CTA with `consumers` consumer warpgroups has when it starts: as much of an SM's registers as can be
+    /// had in steps of 8.
+    const fn at_launch(consumers: u32) -> u32 {
+        65_536 / (WARPGROUP_THREADS * (1 + consumers)) / 8 * 8
+    }
+
+    /// Whether consumers get no more than the CTA was launched with: else their `setmaxnreg.inc` waits for ever, and no
+    /// watchdog sees it. Both numbers are multiples of 8.
     pub const fn fit(self, consumers: u32) -> bool {
         let sum = self.mover + consumers * self.consumer;
-        WARPGROUP_THREADS * sum <= 65_536 && self.mover.is_multiple_of(8) && self.consumer.is_multiple_of(8)
+        sum <= (1 + consumers) * Self::at_launch(consumers)
+            && self.mover.is_multiple_of(8)
+            && self.consumer.is_multiple_of(8)
     }
 }
 
@@ -461,4 +470,20 @@ const BARRIERS_PER_CONSUMER: u32 = 5 * PANEL_BUFS + 1;
 pub const fn roles(consumers: u32) -> &'static [Role] {
     const ALL: [Role; 5] = [Role::Producer, Role::Storer, Role::Loader, Role::Consumer(0), Role::Consumer(1)];
     if consumers == 1 { ALL.split_at(4).0 } else { &ALL }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consumers_get_no_more_registers_than_a_cta_was_launched_with() {
+        // 168 a thread of 384, 256 of 256.
+        assert!(Registers::MAIN.fit(2) && Registers::MAIN.fit(1) && Registers::WIDE.fit(2));
+        let fits = |mover, consumer| Registers { mover, consumer }.fit(2);
+        assert!(fits(24, 240) && fits(40, 232));
+        // The register file has as many, the CTA does not.
+        assert!(!fits(48, 232) && !fits(40, 240));
+        assert!(!fits(44, 228), "steps of 8");
+    }
 }

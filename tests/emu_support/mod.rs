@@ -234,7 +234,8 @@ pub fn watchdogs(emu: &mut Emulation, world: u32, deadline_ns: u64) -> Vec<Watch
         let record = emu.alloc(Rank(rank), bytes, "record");
         emu.fill(claim, 4, 0).unwrap();
         emu.fill(record, bytes, 0).unwrap();
-        Watchdog { deadline_ns, abort: peer_aborts[rank as usize], claim, record, rank, world, peer_aborts }
+        let (abort, local_ns) = (peer_aborts[rank as usize], Watchdog::local_deadline_ns(deadline_ns, world));
+        Watchdog { deadline_ns, abort, claim, record, rank, world, peer_aborts, local_ns }
     };
     (0..world).map(&mut of_rank).collect()
 }

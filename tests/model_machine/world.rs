@@ -62,6 +62,7 @@ impl Problem {
             rank: rank.0,
             world: self.world,
             peer_aborts,
+            local_ns: FOREVER,
         }
     }
 

@@ -236,6 +236,7 @@ impl LinkKernel {
             rank: rank as u32,
             world: words.len() as u32,
             peer_aborts,
+            local_ns: Watchdog::local_deadline_ns(check::deadline_ns(DEADLINE), words.len() as u32),
         }
     }
 

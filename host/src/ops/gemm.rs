@@ -365,6 +365,7 @@ impl Gemm {
             rank: rank as u32,
             world: 1,
             peer_aborts,
+            local_ns: Watchdog::local_deadline_ns(self.deadline_ns, 1),
         };
         let args = GemmArgs {
             m,

@@ -438,6 +438,7 @@ impl GemmReduceScatter {
             rank: rank as u32,
             world: world as u32,
             peer_aborts,
+            local_ns: Watchdog::local_deadline_ns(self.options.deadline_ns, world as u32),
         }
     }
 
