@@ -178,8 +178,12 @@ impl FuzzCase {
         };
         let is_of_this = |input, input_b, output| (input, input_b, output) == (self.input, self.input_b, self.output);
         // Consumers in turns store rows in whole steps of 16 bytes, and have no epilogue.
-        let turns = self.form.is_none() && (self.case.n * self.output.bytes() as usize).is_multiple_of(16);
-        let is_plain = |op| op == Op::Gemm || op == Op::GemmPingPong && turns;
+        let turns = (self.case.n * self.output.bytes() as usize).is_multiple_of(16);
+        let is_plain = |op| match self.form {
+            // A tile with an epilogue is one without, too.
+            Some(_) => op == Op::GemmEpilogue,
+            None => op == Op::Gemm || op == Op::GemmPingPong && turns,
+        };
         ENTRIES
             .iter()
             .filter(|e| self.op == FuzzOp::Gemm && is_plain(e.op) && is_of_this(e.input, e.input_b, e.output))
