@@ -7,7 +7,7 @@
 mod model_machine;
 
 use loom::thread;
-use model_machine::{Agent, Cta, Memory, Mutant, check, d_panel, multiplied, shared};
+use model_machine::{Agent, Cta, D_STRIDE, Memory, Mutant, check, d_panel, multiplied, shared};
 use std::sync::Arc;
 use tilewire_kernels::abi::{GemmArgs, Wait, WaitKind, Watchdog};
 use tilewire_kernels::collective::share::{Shares, acc_bytes, word_offset};
@@ -69,6 +69,8 @@ impl Work {
             shares: SHARES,
             share_room: self.given(),
             reserved: 0,
+            d: D,
+            d_stride: D_STRIDE,
             scales: [nowhere; 2],
             watchdog: Watchdog {
                 deadline_ns: 0,

@@ -33,14 +33,14 @@ pub const fn matrix_x4_offset(thread: u32, group: u32) -> u32 {
 /// in a swizzled row are an exclusive-or. One address in a register instead of four.
 #[inline(always)]
 pub const fn matrix_x4_at(first: u32, group: u32) -> u32 {
-    first ^ group * 32
+    first ^ (group * 32)
 }
 
 /// Where register pair `pair` of a panel of f32 lies, from where the first does: as [`matrix_x4_at`], every other pair 8 rows
 /// down.
 #[inline(always)]
 pub const fn f32_pair_at(first: u32, pair: u32) -> u32 {
-    (first ^ pair / 2 * 32) + pair % 2 * 8 * ROW_BYTES
+    (first ^ (pair / 2 * 32)) + pair % 2 * 8 * ROW_BYTES
 }
 
 #[cfg(test)]
