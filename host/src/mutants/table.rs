@@ -250,9 +250,14 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::CarryReleaseTooMany).on_cta(1), STAGED, &[V::ArrivalOverflow], ONCE),
     mutant(first(Fault::LostSignal).on_cta(1), STAGED, &[V::Deadlock], ONCE),
     // Consumers in turns.
-    mutant(first(Fault::LostTurn), TURNS, &[V::Deadlock], ONCE),
+    mutant(first(Fault::MissingHandover), TURNS, &[V::Deadlock], ONCE),
     mutant(first(Fault::SkippedTurn), TURNS, &[V::ParityTwoPhasesBehind], ONCE),
-    mutant(first(Fault::UnwaitedAccumulator), TURNS, &[V::AccumulatorInFlight], ONCE),
+    mutant(
+        first(Fault::UnwaitedAccumulator),
+        TURNS,
+        &[V::AccumulatorInFlight, V::WriteIntoStageInUse],
+        "the last stage is freed before its multiplication has read it, and the producer may be faster than the sums",
+    ),
     // Cut tiles: CTA 0 gives its sums to CTA 1.
     mutant(first(Fault::LostShare), SPLIT, &[V::Deadlock], ONCE),
     mutant(first(Fault::MissingShare), SPLIT, &[V::ReadOfUnwrittenGlobal], ONCE),

@@ -73,11 +73,11 @@ mod tests {
     use crate::world::{EmulatedOptions, Tensor};
 
     const CTAS: u32 = 3;
-    const N: usize = 776;
-    const K: usize = 128;
+    const N: usize = 392;
+    const K: usize = 1024;
 
     /// Rows of calls, so that some take one tile and some another.
-    const CALLS: [usize; 8] = [33, 200, 33, 64, 193, 200, 1, 200];
+    const CALLS: [usize; 8] = [33, 200, 100, 64, 193, 65, 1, 200];
 
     #[test]
     fn calls_of_one_plan_share_the_memory_whatever_their_tiles() {
