@@ -68,7 +68,7 @@ mod tests {
                     let first = panel + matrix_x4_offset(thread, 0);
                     assert_eq!(matrix_x4_at(first, group), panel + matrix_x4_offset(thread, group));
                 }
-                for pair in 0..16 {
+                for pair in 0..8 {
                     let offset = |pair: u32| {
                         let (row, col) = fragment_coordinates(thread, pair * 2);
                         swizzle_128(row, col * 4)
