@@ -49,7 +49,7 @@ pub struct Gemm {
     plain: Selection,
     deadline_ns: u64,
     words: SymmetricBuffer,
-    /// Where CTAs leave sums for each other, and the kernel by whose tile it was laid out; none where no tile may be cut.
+    /// Where CTAs leave sums for each other; none where no tile may be cut.
     shares: Option<Shares>,
     // Dropped after the words, whose drop waits for the kernels that may still write here.
     records: FaultRecords,
