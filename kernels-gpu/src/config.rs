@@ -183,6 +183,7 @@ pub trait TileConfig: 'static {
         assert!(Self::A_BOX.bytes().is_multiple_of(SMEM_ALIGN), "stages keep the swizzle's alignment");
         assert!(Self::B_BOX.bytes().is_multiple_of(SMEM_ALIGN), "stages keep the swizzle's alignment");
         assert!(Self::PANELS <= MAX_PANELS, "panels are unrolled up to MAX_PANELS");
+        assert!(Registers::MAIN.fit(Self::CONSUMERS), "setmaxnreg totals exceed the register file");
     };
 }
 

@@ -2,9 +2,16 @@
 //! PTX against it; the host loads and launches from it.
 #![forbid(unsafe_code)]
 
-use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Launch, LinkArgs};
+use crate::abi::{Launch, LinkArgs};
 // The rows name tiles, layouts and types of it.
 use crate::config::*;
+use crate::kernels::Kernel;
+use crate::kernels::few_rows_reduce_scatter::FewRowsReduceScatter;
+use crate::kernels::gemm::Gemm;
+use crate::kernels::gemm_epilogue::GemmEpilogue;
+use crate::kernels::gemm_ping_pong::GemmPingPong;
+use crate::kernels::gemm_reduce_scatter::GemmReduceScatter;
+use crate::kernels::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
 
 /// What an entry computes; named as its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,6 +74,11 @@ impl Entry {
     pub const fn tile_extent(&self) -> [u32; 2] {
         [self.tile[0], self.tile[1]]
     }
+}
+
+const fn entry_of<K: Kernel>(name: &'static str, op: Op) -> Entry {
+    const { assert!(K::REGISTERS.fit(K::Config::CONSUMERS), "setmaxnreg totals exceed the register file") };
+    entry::<K::Config, K::Args>(name, op)
 }
 
 const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
@@ -253,7 +265,10 @@ pub(crate) use for_each_entry;
 macro_rules! table {
     ($($args:ident { $($name:ident: $kernel:ident, $config:ty;)* })*) => {
         /// Every compiled kernel.
-        pub const ENTRIES: &[Entry] = &[$($(entry::<$config, $args>(stringify!($name), Op::$kernel),)*)* LINK];
+        pub const ENTRIES: &[Entry] = &[
+            $($(entry_of::<$kernel<$config, { <$config as TileConfig>::STAGES }>>(stringify!($name), Op::$kernel),)*)*
+            LINK,
+        ];
     };
 }
 for_each_entry!(table);

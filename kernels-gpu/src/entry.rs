@@ -33,7 +33,6 @@ where
     K::Args: 'static,
     Warpgroup: WarpgroupRole<K::Config>,
 {
-    const { assert!(K::REGISTERS.fit(K::Config::CONSUMERS), "setmaxnreg totals exceed the register file") };
     let tid = thread::thread_idx_x();
     let at = || CtaPosition { cta: thread::block_idx_x(), num_ctas: thread::grid_dim_x() };
     // SAFETY: the caller's promise; every thread of the CTA passes each of these points.
