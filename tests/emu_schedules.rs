@@ -125,12 +125,14 @@ impl Run {
         results(&self.case, self.ctas, self.options.clone(), self.calls, false)
     }
 
-    /// What decides the result's bits, in the plainest way: which way tiles take does not. Of a cut tile the number of CTAs
-    /// does.
+    /// What decides the result's bits, in the plainest way: which way tiles take does not. The number of CTAs and the raster
+    /// group do where tiles are cut: they say which.
     fn problem(&self) -> Problem {
         let Case { m, n, k, layout, .. } = self.case.case;
-        let case = FuzzCase { case: Case::new(m, n, k).layout(layout), raster_group: 8, ..self.case.clone() };
-        let ctas = if case.op == FuzzOp::Gemm { self.ctas - self.case.case.sm_margin } else { 3 };
+        let cuts = self.case.op == FuzzOp::Gemm;
+        let raster_group = if cuts { self.case.raster_group } else { 8 };
+        let case = FuzzCase { case: Case::new(m, n, k).layout(layout), raster_group, ..self.case.clone() };
+        let ctas = if cuts { self.ctas - self.case.case.sm_margin } else { 3 };
         Problem { name: format!("{case:?} on {ctas} CTAs"), case, ctas }
     }
 }

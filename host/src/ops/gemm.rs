@@ -91,7 +91,8 @@ impl GemmBuilder<'_> {
         self
     }
 
-    /// Rows of tiles that CTAs walk together; changes which data meet in L2, never the result.
+    /// Rows of tiles that CTAs walk together: which data meet in L2, and, where some tiles are cut along K
+    /// ([`SplitK`]), which these are.
     pub fn raster_group(mut self, tiles: u32) -> Self {
         self.raster_group = tiles;
         self

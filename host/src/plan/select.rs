@@ -12,8 +12,8 @@ use super::variant::{MIDDLE_TILE, SHARED_TILES, SMALL_TILE, TURNS_TILE, Variant,
 
 /// Whether tiles of a plain GEMM may be cut along K, so that every SM has the same work.
 ///
-/// A cut tile is added up from parts, in an order that depends on the shape and the number of SMs alone: the same bits in
-/// every call, but not the bits of an uncut tile.
+/// A cut tile is added up from parts. Which tiles are cut, and in which order their parts are added, depends on the shape, the
+/// number of SMs, the tile and the raster group alone: the same bits in every call, but not the bits of an uncut tile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SplitK {
     /// Where it should be faster.
