@@ -132,6 +132,16 @@ fn consumers_in_turns_are_right() -> TestResult {
 }
 
 #[test]
+fn consumers_in_turns_are_right_over_ranks() -> TestResult {
+    for (ranks, ctas) in [(1, 2), (2, 3), (3, 2), (4, 1), (8, 2)] {
+        let shapes = [[260, 400, 24], [500, 192, 72], [96 * ranks, 584, 136], [ranks - 1, 8, 8]];
+        suite::turns_over_ranks::every_variant(&world(ranks, ctas), &shapes)?;
+        suite::turns_over_ranks::calls_share_a_plan(&world(ranks, ctas), [150 * ranks, 400, 80])?;
+    }
+    suite::turns_over_ranks::what_it_cannot_do_is_refused(&world(2, 3))
+}
+
+#[test]
 fn consumers_in_turns_take_every_stage_once() -> TestResult {
     for (ctas_per_rank, seed) in [(1, 1), (2, 2), (3, 3), (7, 4)] {
         let emulator = EmulatorOptions::with_seed(seed);

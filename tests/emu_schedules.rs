@@ -103,9 +103,9 @@ impl Run {
         case.scales = case.may_have_scales().then_some(0);
         if op == FuzzOp::Gemm {
             case.split_k = [SplitK::Auto, SplitK::Always][pick(14, 2)];
-            let tiles = case.tiles();
-            case.tile = tiles.get(pick(15, 1 + tiles.len())).copied();
         }
+        let tiles = case.tiles();
+        case.tile = tiles.get(pick(15, 1 + tiles.len())).copied();
         let mut options = EmulatorOptions::with_seed(number);
         options.schedule.yield_per_1024 = [64, 256, 1024][pick(4, 3)];
         options.schedule.turns = [Turns::Uniform, Turns::Sticky, Turns::Priority][pick(5, 3)];
@@ -225,7 +225,9 @@ fn schedules_cover_every_way_kernel_and_world_size() {
             some(&format!("{tile:?} {split_k:?}"), &|c| (c.tile, c.split_k) == (Some(tile), split_k));
         }
     }
-    let few_rows = |c: &FuzzCase| is_fused(c) && c.form.is_none() && c.case.m <= 128 && c.input.bytes() == 2;
+    some("consumers in turns over ranks", &|c| is_fused(c) && c.ranks > 1 && c.tile == Some([128, 192]));
+    let few_rows =
+        |c: &FuzzCase| is_fused(c) && (c.form, c.tile) == (None, None) && c.case.m <= 128 && c.input.bytes() == 2;
     some("tiles of few rows", &|c| few_rows(c) && c.case.layout == Layout::Nt && c.case.transport != Transport::Staged);
     some("the small tile, staged", &|c| few_rows(c) && c.case.transport == Transport::Staged);
     some("epochs that wrap", &|c| is_fused(c) && c.case.first_epoch > 1 && c.case.placement == Placement::Partition);

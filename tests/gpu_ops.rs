@@ -160,6 +160,17 @@ fn consumers_in_turns_are_right(_: &Gpu) -> TestResult {
     suite::turns::what_it_cannot_do_is_refused(&world)
 }
 
+fn consumers_in_turns_are_right_over_ranks(_: &Gpu) -> TestResult {
+    some_of(&[2, 3, 8, 1], 2).iter().try_for_each(|ranks| turns_over(&virtual_ranks(*ranks)?))
+}
+
+fn turns_over(world: &World) -> TestResult {
+    let shapes = [[4096, 2048, 512], [1000, 3000, 200], [100, 8, 8], [2048, 4096, 2048]];
+    suite::turns_over_ranks::every_variant(world, some_of(&shapes, 2))?;
+    suite::turns_over_ranks::calls_share_a_plan(world, [2000, 1032, 264])?;
+    suite::turns_over_ranks::what_it_cannot_do_is_refused(world)
+}
+
 fn cut_tiles_lose_no_stage(_: &Gpu) -> TestResult {
     let shapes = [[1, 8, 128], [64, 128, 64 * 64], [130, 520, 8192], [2048, 4608, 640], [3000, 3000, 3000]];
     suite::split::integers_are_exact(&virtual_ranks(1)?, some_of(&shapes, 3))
@@ -193,6 +204,7 @@ fn real_ranks(gpus: &[Gpu]) -> TestResult {
         suite::empty_calls_are_calls(&world)?;
         suite::k_edges(&world)?;
         suite::bad_input_is_refused_and_nothing_is_lost(&world)?;
+        turns_over(&world)?;
     }
     Ok(())
 }
@@ -229,6 +241,7 @@ fn main() -> ExitCode {
         Case::one("partials_are_added_in_f32", partials_are_added_in_f32),
         Case::one("cut_tiles_are_right_in_every_layout_and_type", cut_tiles_are_right_in_every_layout_and_type),
         Case::one("consumers_in_turns_are_right", consumers_in_turns_are_right),
+        Case::one("consumers_in_turns_are_right_over_ranks", consumers_in_turns_are_right_over_ranks),
         Case::one("cut_tiles_lose_no_stage", cut_tiles_lose_no_stage),
         Case::one("every_tile_over_its_grids", every_tile_over_its_grids),
         Case::one("boxes_of_a_are_cut_to_few_rows", boxes_of_a_are_cut_to_few_rows),

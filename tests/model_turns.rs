@@ -90,15 +90,15 @@ fn tiles_without_stages_are_turns_too() {
 }
 
 #[test]
-#[should_panic(expected = "Consumer(1) waits for Handover 1")]
+#[should_panic(expected = "Consumer(1) waits for Turn 1")]
 fn a_turn_that_is_not_given_is_waited_for() {
-    model("turns, mutant", 2, 1, Timing::Early, Some(Mutant::NoArrive("handover")));
+    model("turns, mutant", 2, 1, Timing::Early, Some(Mutant::NoArrive("turn")));
 }
 
 #[test]
 #[should_panic(expected = "Causality violation: Concurrent read and write accesses")]
 fn a_consumer_that_does_not_wait_for_its_turn_takes_the_others_stages() {
-    model("turns, mutant", 2, 2, Timing::Early, Some(Mutant::NoWait(Role::Consumer(1), "handover")));
+    model("turns, mutant", 2, 2, Timing::Early, Some(Mutant::NoWait(Role::Consumer(1), "turn")));
 }
 
 #[test]

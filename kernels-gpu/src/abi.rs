@@ -2,6 +2,10 @@
 //! compares it with the parameter lists in the PTX.
 #![forbid(unsafe_code)]
 
+mod link;
+
+pub use link::{LinkArgs, LinkMode, LinkRound, LinkTimes};
+
 use crate::shape::{GlobalAddr, MAX_WORLD, Role};
 
 /// Longest time by which a wait within a CTA outlasts those that it may stand behind, in nanoseconds.
@@ -135,7 +139,7 @@ pub enum WaitKind {
     PanelFull = 3,
     /// Panel buffer free; buffer.
     PanelEmpty = 4,
-    /// Consumer done with panels for peers, or the other consumer with its turn; consumer.
+    /// Consumer done with panels for peers; consumer.
     Handover = 5,
     /// A peer's panel landed in shared memory; buffer.
     PartialFull = 6,
@@ -151,6 +155,8 @@ pub enum WaitKind {
     Staged = 11,
     /// Sums of a part of a tile that is cut along K; place of the part among all that are given away.
     Share = 12,
+    /// The other consumer done with its turn; consumer that waits.
+    Turn = 13,
 }
 
 impl WaitKind {
@@ -169,6 +175,7 @@ impl WaitKind {
             10 => Self::Credit,
             11 => Self::Staged,
             12 => Self::Share,
+            13 => Self::Turn,
             _ => return None,
         })
     }
@@ -364,6 +371,8 @@ pub struct GemmReduceScatterArgs {
     pub slot_tiles: u32,
     /// Bytes between the slots of even and of odd epochs, fixed by the plan: calls of different tiles share them.
     pub parity_stride: u64,
+    /// Base address of this rank's workspace: that in `workspaces`, at a place that does not depend on the rank.
+    pub own_workspace: GlobalAddr,
     /// Base address of every rank's workspace, by rank.
     pub workspaces: [GlobalAddr; MAX_WORLD],
     /// This rank's D: its own chunk, row-major.
@@ -384,86 +393,6 @@ pub struct GemmReduceScatterEpilogueArgs {
     pub call: GemmReduceScatterArgs,
     /// What becomes of this rank's rows of the sum.
     pub epilogue: EpilogueArgs,
-}
-
-/// What a link kernel does.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LinkMode {
-    /// One thread of a CTA copies by bulk copies, through shared memory.
-    Bulk = 0,
-    /// All threads of a CTA copy by plain 16-byte loads and stores.
-    Plain = 1,
-    /// One thread exchanges signals with its peer's; payload goes by bulk stores.
-    PingPong = 2,
-    /// The same; payload goes by plain stores of all threads.
-    PlainPingPong = 3,
-}
-
-/// Arguments of the link kernel, which moves bytes between two places and exchanges signals with a peer, so that the link can
-/// be timed.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct LinkArgs {
-    /// [`LinkMode`] as a number.
-    pub mode: u32,
-    /// Bytes of one message, a multiple of 16: of one bulk copy on the link's side, of what a warp copies at a time with plain
-    /// accesses, of one payload store.
-    pub message: u32,
-    /// Bytes of one buffer in shared memory, a multiple of 16 (*bulk*): messages go out and come in together up to so many.
-    pub stage: u32,
-    /// Buffers: 1, 2, 4 or 8 (*bulk*).
-    pub depth: u32,
-    /// Times that everything is copied; rounds of a ping-pong.
-    pub repeats: u32,
-    /// Whether the source is the link's side, where copies are as large as a message (*bulk*).
-    pub pulls: u32,
-    /// Whether this side signals first (*ping-pong*).
-    pub begins: u32,
-    /// Epoch of the first round (*ping-pong*).
-    pub epoch: u32,
-    /// Messages stored to `dst`, one behind the other, before each signal (*ping-pong*).
-    pub payload: u32,
-    /// Whether the signal waits until the payload has been written (*ping-pong*).
-    pub waits: u32,
-    /// Bytes to copy, a multiple of 16.
-    pub bytes: u64,
-    /// Where they come from.
-    pub src: GlobalAddr,
-    /// Where they go.
-    pub dst: GlobalAddr,
-    /// Word that the peer signals (*ping-pong*).
-    pub own_word: GlobalAddr,
-    /// The peer's word (*ping-pong*).
-    pub peer_word: GlobalAddr,
-    /// Where times go: [`LinkTimes`], then one [`LinkRound`] a round (*ping-pong*).
-    pub times: GlobalAddr,
-    /// Bounds of the waits.
-    pub watchdog: Watchdog,
-}
-
-/// How long all rounds of a ping-pong took on one side, by two clocks: their ratio says what a tick is.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct LinkTimes {
-    /// Ticks of the SM's clock.
-    pub ticks: u32,
-    /// Nanoseconds.
-    pub nanoseconds: u32,
-}
-
-/// What one round of a ping-pong took, in ticks of the SM's clock.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct LinkRound {
-    /// Issuing the payload, and waiting for it if that was asked.
-    pub payload: u32,
-    /// The release of the signal, until the thread goes on.
-    pub release: u32,
-    /// From the payload's start until the peer's signal was seen; 0 on the side that answers.
-    pub round_trip: u32,
-    /// Unused.
-    pub reserved: u32,
 }
 
 #[cfg(test)]

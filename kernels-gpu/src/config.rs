@@ -3,6 +3,7 @@
 
 use core::marker::PhantomData;
 
+pub use crate::registers::Registers;
 use crate::shape::{Mbarrier, Role, SmemAddr, WARPGROUP_THREADS, min};
 
 /// Bytes of one swizzled row of shared memory: the span of the 128-byte swizzle, and the width of every box.
@@ -303,37 +304,6 @@ pub type Tile64x64<L = Nt, I = Bf16, O = Bf16> = Tile<64, 64, 12, L, I, O>;
 /// 128×64×64, six stages: the same for at most 128 rows.
 pub type Tile128x64<L = Nt, I = Bf16, O = Bf16> = Tile<128, 64, 6, L, I, O>;
 
-/// How the registers of an SM are dealt out to a kernel's threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Registers {
-    /// What a mover thread keeps (`setmaxnreg.dec`).
-    pub mover: u32,
-    /// What a consumer thread gets (`setmaxnreg.inc`).
-    pub consumer: u32,
-}
-
-impl Registers {
-    /// For 128 accumulators a thread and movers with much to do.
-    pub const MAIN: Self = Self { mover: 88, consumer: 208 };
-    /// For 192 accumulators a thread and movers that only copy.
-    pub const WIDE: Self = Self { mover: 40, consumer: 232 };
-
-    /// What each thread of a CTA with `consumers` consumer warpgroups has when it starts: as much of an SM's registers as can be
-    /// had in steps of 8.
-    const fn at_launch(consumers: u32) -> u32 {
-        65_536 / (WARPGROUP_THREADS * (1 + consumers)) / 8 * 8
-    }
-
-    /// Whether consumers get no more than the CTA was launched with: else their `setmaxnreg.inc` waits for ever, and no
-    /// watchdog sees it. Both numbers are multiples of 8.
-    pub const fn fit(self, consumers: u32) -> bool {
-        let sum = self.mover + consumers * self.consumer;
-        sum <= (1 + consumers) * Self::at_launch(consumers)
-            && self.mover.is_multiple_of(8)
-            && self.consumer.is_multiple_of(8)
-    }
-}
-
 /// Where everything lies in a CTA's shared memory.
 ///
 /// Barriers and who arrives on them (a warpgroup arrives once a warp, so four times):
@@ -344,10 +314,11 @@ impl Registers {
 /// | `empty` | stage | 4 · consumers | every consumer has read the stage |
 /// | `panel_full` | consumer, buffer | 4 | the consumer has written a panel |
 /// | `panel_empty` | consumer, buffer | 1 | the storer's copy has read the panel |
-/// | `handover` | consumer | 4 | the consumer wrote its last panel for a peer; buffers pass to the loader. In kernels whose consumers take turns: the other consumer has issued its last multiplication |
+/// | `handover` | consumer | 4 | the consumer wrote its last panel for a peer; buffers pass to the loader |
 /// | `partial_full` | consumer, buffer | 1 + bytes | a peer's panel has landed |
 /// | `partial_empty` | consumer, buffer | 4 | the panel was added, or the reduced panel was stored |
 /// | `result_full` | consumer, buffer | 4 | the consumer has written a reduced panel |
+/// | `turn` | consumer | 4 | the other consumer has issued its last multiplication; in kernels whose consumers take turns |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmemPlan {
     stages: u32,
@@ -363,7 +334,7 @@ impl SmemPlan {
     const fn new(stages: u32, stage_bytes: u32, consumers: u32) -> Self {
         let panels_off = stages * stage_bytes;
         let barriers_off = panels_off + consumers * PANEL_BUFS * PANEL_BYTES;
-        let barriers = 2 * stages + consumers * BARRIERS_PER_CONSUMER;
+        let barriers = 2 * stages + consumers * (BARRIERS_PER_CONSUMER + 1);
         let total_bytes = barriers_off + barriers * Mbarrier::BYTES;
         Self { stages, stage_bytes, consumers, panels_off, barriers_off, total_bytes }
     }
@@ -438,6 +409,13 @@ impl SmemPlan {
         self.consumer_barrier(consumer, 5 * PANEL_BUFS)
     }
 
+    /// The barrier on which consumer `consumer` waits for its turn.
+    #[inline(always)]
+    pub const fn turn(&self, consumer: u32) -> Mbarrier {
+        // After those of all consumers.
+        self.consumer_barrier(self.consumers, consumer)
+    }
+
     /// What `bar` is, for reports: its name and its index (stage, or consumer · buffers + buffer).
     pub const fn name_of(&self, bar: Mbarrier) -> (&'static str, u32) {
         let idx = bar.0.0.wrapping_sub(self.barriers_off) / Mbarrier::BYTES;
@@ -449,10 +427,13 @@ impl SmemPlan {
         }
         let rest = idx - 2 * self.stages;
         let consumer = rest / BARRIERS_PER_CONSUMER;
+        let within = rest % BARRIERS_PER_CONSUMER;
+        if consumer == self.consumers && within < self.consumers {
+            return ("turn", within);
+        }
         if consumer >= self.consumers {
             return ("unknown", idx);
         }
-        let within = rest % BARRIERS_PER_CONSUMER;
         let name = match within / PANEL_BUFS {
             0 => "panel_full",
             1 => "panel_empty",
@@ -465,26 +446,11 @@ impl SmemPlan {
     }
 }
 
+/// All of a consumer's but that of its turn.
 const BARRIERS_PER_CONSUMER: u32 = 5 * PANEL_BUFS + 1;
 
 /// The roles of a CTA with `consumers` consumer warpgroups (at most two), movers first.
 pub const fn roles(consumers: u32) -> &'static [Role] {
     const ALL: [Role; 5] = [Role::Producer, Role::Storer, Role::Loader, Role::Consumer(0), Role::Consumer(1)];
     if consumers == 1 { ALL.split_at(4).0 } else { &ALL }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn consumers_get_no_more_registers_than_a_cta_was_launched_with() {
-        // 168 a thread of 384, 256 of 256.
-        assert!(Registers::MAIN.fit(2) && Registers::MAIN.fit(1) && Registers::WIDE.fit(2));
-        let fits = |mover, consumer| Registers { mover, consumer }.fit(2);
-        assert!(fits(24, 240) && fits(40, 232));
-        // The register file has as many, the CTA does not.
-        assert!(!fits(48, 232) && !fits(40, 240));
-        assert!(!fits(44, 228), "steps of 8");
-    }
 }

@@ -12,6 +12,7 @@ use crate::kernels::gemm_epilogue::GemmEpilogue;
 use crate::kernels::gemm_ping_pong::GemmPingPong;
 use crate::kernels::gemm_reduce_scatter::GemmReduceScatter;
 use crate::kernels::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
+use crate::kernels::gemm_reduce_scatter_ping_pong::GemmReduceScatterPingPong;
 
 /// What an entry computes; named as its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +23,8 @@ pub enum Op {
     GemmPingPong,
     /// `D = A · B`, summed over ranks and scattered.
     GemmReduceScatter,
+    /// The same; the consumers take turns at whole tiles.
+    GemmReduceScatterPingPong,
     /// `D = act(alpha · (A · B) + beta · C + bias) + residual`.
     GemmEpilogue,
     /// The same of the sum over ranks, scattered.
@@ -212,6 +215,10 @@ macro_rules! for_each_entry {
                 sm90_bf16_gemm_few_rows_reduce_scatter_nt_f32_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, Bf16, F32>;
                 sm90_f16_gemm_few_rows_reduce_scatter_nt_f16_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, F16, F16>;
                 sm90_f16_gemm_few_rows_reduce_scatter_nt_f32_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, F16, F32>;
+                sm90_bf16_gemm_reduce_scatter_ping_pong_nt_bf16_128x192x64: GemmReduceScatterPingPong, Tile128x192<Nt, Bf16, Bf16>;
+                sm90_f16_gemm_reduce_scatter_ping_pong_nt_f16_128x192x64: GemmReduceScatterPingPong, Tile128x192<Nt, F16, F16>;
+                sm90_bf16_gemm_reduce_scatter_ping_pong_nn_bf16_128x192x64: GemmReduceScatterPingPong, Tile128x192<Nn, Bf16, Bf16>;
+                sm90_f16_gemm_reduce_scatter_ping_pong_nn_f16_128x192x64: GemmReduceScatterPingPong, Tile128x192<Nn, F16, F16>;
             }
             GemmEpilogueArgs {
                 sm90_bf16_gemm_epilogue_nt_bf16_128x256x64: GemmEpilogue, Tile128x256<Nt, Bf16, Bf16>;

@@ -14,6 +14,7 @@ use crate::kernels::gemm_epilogue::GemmEpilogue;
 use crate::kernels::gemm_ping_pong::GemmPingPong;
 use crate::kernels::gemm_reduce_scatter::GemmReduceScatter;
 use crate::kernels::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
+use crate::kernels::gemm_reduce_scatter_ping_pong::GemmReduceScatterPingPong;
 use crate::kernels::{Kernel, Watched};
 use crate::machine::WarpgroupRole;
 use crate::shape::{CtaPosition, Role, WARPGROUP_THREADS};

@@ -29,6 +29,7 @@ pub mod kernels;
 pub mod layout;
 pub mod machine;
 pub mod pipeline;
+mod registers;
 pub mod schedule;
 pub mod shape;
 #[cfg(target_arch = "nvptx64")]

@@ -145,3 +145,9 @@ pub const fn div_rem(a: u32, b: u32) -> (u32, u32) {
 pub const fn min(a: u32, b: u32) -> u32 {
     if a < b { a } else { b }
 }
+
+/// The larger of two numbers, in const context.
+#[inline(always)]
+pub const fn max(a: u32, b: u32) -> u32 {
+    if a > b { a } else { b }
+}

@@ -16,6 +16,9 @@ pub struct Acc {
     pub sum: u32,
 }
 
+/// What an accumulator holds that nothing was multiplied into.
+const ANYTHING: u32 = 0x0BAD_0BAD;
+
 /// Multiplications of a role that still read: places of A and B, and what was there at issue.
 pub type Reading = VecDeque<(SmemAddr, SmemAddr, u32)>;
 
@@ -47,10 +50,16 @@ impl<C: TileConfig> Agent<C> {
 impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
     type Acc = Acc;
     type Panel = u32;
+    /// What panel 0 of the accumulator shows.
+    type Rounded = u32;
 
     fn zero_acc(&self) -> Acc {
         self.tiles.set(self.tiles.get() + 1);
         Acc { tile: self.tiles.get(), sum: 0 }
+    }
+
+    fn any_acc(&self) -> Acc {
+        Acc { sum: ANYTHING, ..WarpgroupMma::<C>::zero_acc(self) }
     }
 
     fn issue_mma(&self, acc: &mut Acc, a: SmemAddr, b: SmemAddr, accumulate: bool) {
@@ -89,12 +98,21 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
         acc.sum.wrapping_add(acc.tile * 100 + P)
     }
 
+    fn round_acc(&self, acc: &Acc) -> u32 {
+        assert!(self.reading.borrow().is_empty(), "an accumulator is rounded while the tensor cores still add to it");
+        WarpgroupMma::<C>::panel::<0>(self, acc)
+    }
+
+    fn rounded_panel<const P: u32>(&self, acc: &u32) -> u32 {
+        acc.wrapping_add(P)
+    }
+
     fn round(&self, panel: u32) -> u32 {
         panel
     }
 
-    fn add(&self, left: u32, right: &u32) -> u32 {
-        left.wrapping_add(*right)
+    fn add_to(&self, sum: &mut u32, other: &u32) {
+        *sum = sum.wrapping_add(*other);
     }
 
     fn load_panel(&self, src: SmemAddr, _rows: u32) -> u32 {

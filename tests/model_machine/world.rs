@@ -85,6 +85,7 @@ impl Problem {
             reserved: 0,
             slot_tiles: self.workspace::<C>(rank).slot_tiles,
             parity_stride: self.workspace::<C>(rank).parity_stride,
+            own_workspace: self.workspace::<C>(rank).base,
             workspaces,
             d: self.d(rank),
             d_stride: D_STRIDE,

@@ -11,6 +11,7 @@ pub mod raw;
 pub mod split;
 pub mod tiles;
 pub mod turns;
+pub mod turns_over_ranks;
 
 use half::{bf16, f16};
 use tilewire::compare::{GemmNumerics, Report, compare_chunks, operand_scale};

@@ -23,6 +23,8 @@ enum KernelArg {
     GemmInTurns,
     /// GEMM + ReduceScatter.
     GemmReduceScatter,
+    /// The same by consumers that multiply tiles in turns.
+    GemmReduceScatterInTurns,
 }
 
 impl KernelArg {
@@ -31,6 +33,7 @@ impl KernelArg {
             KernelArg::Gemm => ScenarioKernel::Gemm,
             KernelArg::GemmInTurns => ScenarioKernel::GemmInTurns,
             KernelArg::GemmReduceScatter => ScenarioKernel::GemmReduceScatter,
+            KernelArg::GemmReduceScatterInTurns => ScenarioKernel::GemmReduceScatterInTurns,
         }
     }
 }
@@ -91,6 +94,7 @@ impl EmulateArgs {
             KernelArg::Gemm => Scenario::gemm(128, 256, 192),
             KernelArg::GemmInTurns => Scenario::gemm(384, 192, 192).in_turns(),
             KernelArg::GemmReduceScatter => Scenario { ctas: 2, ..Scenario::reduce_scatter(2, 256, 256, 128) },
+            KernelArg::GemmReduceScatterInTurns => Scenario::reduce_scatter(2, 512, 192, 128).in_turns(),
         };
         let mut s = match (self.kernel, mutant) {
             // The smallest call in which the fault breaks something.
@@ -101,7 +105,7 @@ impl EmulateArgs {
         set(&mut s.m, self.m);
         set(&mut s.n, self.n);
         set(&mut s.k, self.k);
-        if s.kernel == ScenarioKernel::GemmReduceScatter {
+        if s.kernel.has_ranks() {
             set(&mut s.world, self.world);
         }
         s.transport = self.transport.map_or(s.transport, Into::into);
@@ -127,6 +131,7 @@ fn list_faults() {
             ScenarioKernel::Gemm => "gemm",
             ScenarioKernel::GemmInTurns => "gemm-in-turns",
             ScenarioKernel::GemmReduceScatter => "gemm-reduce-scatter",
+            ScenarioKernel::GemmReduceScatterInTurns => "gemm-reduce-scatter-in-turns",
         };
         let expected: Vec<_> = mutant.expected.iter().map(|v| v.name()).collect();
         table.row([fault.name().to_string(), kernel.to_string(), expected.join(" or "), fault.about()]);
@@ -162,13 +167,13 @@ pub fn run(args: &EmulateArgs) -> Result<bool> {
 
 fn describe(s: &Scenario) -> String {
     let shape = format!("{:?}, {}×{}×{}, {} CTAs", s.kernel, s.m, s.n, s.k, s.ctas);
-    match s.kernel {
-        ScenarioKernel::Gemm | ScenarioKernel::GemmInTurns => shape,
-        ScenarioKernel::GemmReduceScatter => format!(
-            "{shape} a rank, {} ranks, transport {:?}, placement {:?}, margin {}, {} call(s)",
-            s.world, s.transport, s.placement, s.sm_margin, s.calls
-        ),
+    if !s.kernel.has_ranks() {
+        return shape;
     }
+    format!(
+        "{shape} a rank, {} ranks, transport {:?}, placement {:?}, margin {}, {} call(s)",
+        s.world, s.transport, s.placement, s.sm_margin, s.calls
+    )
 }
 
 /// Timeline and events of the chosen CTA.

@@ -30,6 +30,12 @@ struct Values {
 }
 
 impl Accumulator {
+    fn of<C: TileConfig>(value: f32) -> Self {
+        let cols = C::TILE_N as usize;
+        let values = vec![value; PANEL_ROWS as usize * cols];
+        Self(Rc::new(RefCell::new(Values { values, product: None, cols, pending: 0 })))
+    }
+
     /// The values, if no wgmma group is still running on them; `what` wants them.
     pub(super) fn settled(&self, what: &str) -> Result<RefMut<'_, Vec<f32>>, Failure> {
         let acc = self.0.borrow_mut();
@@ -39,6 +45,12 @@ impl Accumulator {
         }
         Ok(RefMut::map(acc, |acc| &mut acc.values))
     }
+}
+
+/// The values of an accumulator, rounded.
+pub struct Rounded {
+    values: Vec<f32>,
+    cols: usize,
 }
 
 /// One panel's values in f32, row by row.
@@ -66,15 +78,15 @@ pub(super) struct MmaGroup {
 impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
     type Acc = Accumulator;
     type Panel = Panel;
+    type Rounded = Rounded;
 
     fn zero_acc(&self) -> Accumulator {
-        let cols = C::TILE_N as usize;
-        Accumulator(Rc::new(RefCell::new(Values {
-            values: vec![0.0; PANEL_ROWS as usize * cols],
-            product: None,
-            cols,
-            pending: 0,
-        })))
+        Accumulator::of::<C>(0.0)
+    }
+
+    /// Whoever adds to it or stores it shows that.
+    fn any_acc(&self) -> Accumulator {
+        Accumulator::of::<C>(f32::NAN)
     }
 
     fn issue_mma(&self, acc: &mut Accumulator, a: SmemAddr, b: SmemAddr, accumulate: bool) {
@@ -139,16 +151,28 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
             let detail = format!("reads panel {P} of an accumulator with {} wgmma groups running", acc.pending);
             return self.op_in_turn(|_, _| Err(Failure::new(Violation::AccumulatorInFlight, detail)));
         }
-        let (first, cols) = ((P * C::PANEL_COLS) as usize, C::PANEL_COLS as usize);
-        Panel(acc.values.chunks_exact(acc.cols).flat_map(|row| row[first..first + cols].iter().copied()).collect())
+        panel_of::<C>(&acc.values, acc.cols, P)
     }
 
     fn round(&self, panel: Panel) -> Panel {
         Panel(panel.0.into_iter().map(|v| round(v, C::OUT)).collect())
     }
 
-    fn add(&self, left: Panel, right: &Panel) -> Panel {
-        Panel(left.0.iter().zip(&right.0).map(|(l, r)| l + r).collect())
+    fn round_acc(&self, acc: &Accumulator) -> Rounded {
+        let acc = acc.0.borrow();
+        if acc.pending > 0 {
+            let detail = format!("rounds an accumulator with {} wgmma groups running", acc.pending);
+            return self.op_in_turn(|_, _| Err(Failure::new(Violation::AccumulatorInFlight, detail)));
+        }
+        Rounded { values: acc.values.iter().map(|v| round(*v, C::OUT)).collect(), cols: acc.cols }
+    }
+
+    fn rounded_panel<const P: u32>(&self, acc: &Rounded) -> Panel {
+        panel_of::<C>(&acc.values, acc.cols, P)
+    }
+
+    fn add_to(&self, sum: &mut Panel, other: &Panel) {
+        sum.0.iter_mut().zip(&other.0).for_each(|(sum, other)| *sum += other);
     }
 
     fn load_panel(&self, src: SmemAddr, rows: u32) -> Panel {
@@ -158,6 +182,11 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
     fn store_panel(&self, dst: SmemAddr, panel: &Panel) {
         self.op(|w, me| w.store_panel(me, dst, panel, C::OUT));
     }
+}
+
+fn panel_of<C: TileConfig>(values: &[f32], row_cols: usize, panel: u32) -> Panel {
+    let (first, cols) = ((panel * C::PANEL_COLS) as usize, C::PANEL_COLS as usize);
+    Panel(values.chunks_exact(row_cols).flat_map(|row| row[first..first + cols].iter().copied()).collect())
 }
 
 impl<C: TileConfig> Epilogue<C> for Agent<'_> {

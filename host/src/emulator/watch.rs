@@ -5,13 +5,15 @@ use super::trace::EventKind;
 use super::violation::Failure;
 use super::world::{Look, Status, World};
 use crate::kernels::abi::{FaultRecord, Wait, Watchdog};
-use crate::kernels::machine::{Aborted, Stopwatch, Watch};
+use crate::kernels::machine::{Aborted, Reread, Stopwatch, Watch};
 use crate::kernels::shape::GlobalAddr;
 
 /// When a wait began.
 pub struct Patience {
     start_ns: u64,
 }
+
+impl Reread for Agent<'_> {}
 
 impl Watch for Agent<'_> {
     type Patience = Patience;

@@ -22,6 +22,15 @@ pub enum ScenarioKernel {
     GemmInTurns,
     /// GEMM + ReduceScatter.
     GemmReduceScatter,
+    /// GEMM + ReduceScatter by consumers in turns.
+    GemmReduceScatterInTurns,
+}
+
+impl ScenarioKernel {
+    /// Whether several ranks take part.
+    pub const fn has_ranks(self) -> bool {
+        matches!(self, Self::GemmReduceScatter | Self::GemmReduceScatterInTurns)
+    }
 }
 
 /// A call, or several in a row.
@@ -89,7 +98,12 @@ impl Scenario {
 
     /// By consumers in turns.
     pub const fn in_turns(self) -> Self {
-        Self { kernel: ScenarioKernel::GemmInTurns, ..self }
+        let kernel = if self.kernel.has_ranks() {
+            ScenarioKernel::GemmReduceScatterInTurns
+        } else {
+            ScenarioKernel::GemmInTurns
+        };
+        Self { kernel, ..self }
     }
 
     /// With so many calls in a row.
@@ -117,7 +131,8 @@ impl Scenario {
         let run = match self.kernel {
             ScenarioKernel::Gemm => self.run_gemm(&world, [128, 256]),
             ScenarioKernel::GemmInTurns => self.run_gemm(&world, [128, 192]),
-            ScenarioKernel::GemmReduceScatter => self.run_reduce_scatter(&world),
+            ScenarioKernel::GemmReduceScatter => self.run_reduce_scatter(&world, None),
+            ScenarioKernel::GemmReduceScatterInTurns => self.run_reduce_scatter(&world, Some([128, 192])),
         };
         let (violation, d) = match run {
             Ok(d) => (None, d),
@@ -149,8 +164,12 @@ impl Scenario {
         Ok(vec![d.to_vec()?])
     }
 
-    fn run_reduce_scatter(&self, world: &World) -> Result<Vec<Vec<bf16>>> {
-        let plan = GemmReduceScatter::builder(world)
+    fn run_reduce_scatter(&self, world: &World, tile: Option<[u32; 2]>) -> Result<Vec<Vec<bf16>>> {
+        let mut builder = GemmReduceScatter::builder(world);
+        if let Some(tile) = tile {
+            builder = builder.tile(tile);
+        }
+        let plan = builder
             .shape(self.m, self.n, self.k)
             .transport(self.transport)
             .placement(self.placement)

@@ -14,6 +14,22 @@ const WIDE: Scenario = Scenario::gemm(384, 256, 64);
 const SPLIT: Scenario = Scenario::gemm(128, 256, 4 * 64).over(Transport::Push, Placement::Epilogue, 2, 0);
 /// Five tiles on one CTA, multiplied in turns: three and two, of which each begins in the middle of the ring's laps.
 const TURNS: Scenario = Scenario::gemm(5 * 128, 192, 6 * 64).in_turns();
+/// Two ranks; each consumer of a CTA has a tile for the peer, then an own one.
+const TURNS_PAIR: Scenario = Scenario::reduce_scatter(2, 512, 192, 64).in_turns();
+/// Two ranks whose CTA 1 computes only its own tile, in buffers that nobody has used.
+const TURNS_OWN: Scenario =
+    Scenario::reduce_scatter(2, 256, 192, 64).in_turns().over(Transport::Push, Placement::Epilogue, 2, 0);
+/// Two peers, so that a consumer frees the first one's panels.
+const TURNS_TRIPLE: Scenario = Scenario::reduce_scatter(3, 384, 192, 64).in_turns();
+/// A peer that always comes last.
+const TURNS_LATE: Scenario = TURNS_PAIR.delayed(1, Delay::UntilOthersBlock);
+/// Each consumer has two tiles for the peer, of more stages than the ring has.
+const TURNS_DEEP: Scenario = Scenario::reduce_scatter(2, 1024, 192, 6 * 64).in_turns();
+/// Only rank 0 owns rows, so that rank 1 can run ahead of it.
+const TURNS_AHEAD: Scenario =
+    Scenario::reduce_scatter(2, 1, 576, 64).in_turns().calls(3).delayed(0, Delay::Seldom(768));
+/// Three calls: the third waits for the credits of the first.
+const TURNS_THREE: Scenario = Scenario::reduce_scatter(2, 300, 192, 64).in_turns().calls(3);
 /// Two tiles for peers and one own tile a rank, two peers: every buffer is used again in each of its turns.
 const PUSH: Scenario = Scenario::reduce_scatter(3, 384, 256, 64);
 /// The same with two ranks.
@@ -54,6 +70,11 @@ const fn first(fault: Fault) -> Plant {
 }
 
 const ONCE: &str = "";
+const EARLY_RESULT: &str = "the storer reads before or after the result is written";
+const EARLY_TURN: &str = "the other's stages have come, of this lap or of a later one, or are still to come";
+const EARLY_LOADER: &str =
+    "the loader looks at the ring's barriers before it is used or later, and copies before or after the storer's read";
+const EARLY_LOAD: &str = "the peer has issued its copy or not";
 
 /// Every mutant.
 pub const MUTANTS: &[Mutant] = &[
@@ -135,7 +156,7 @@ pub const MUTANTS: &[Mutant] = &[
         first(Fault::SkippedHandoverWait),
         PUSH,
         &[V::WriteIntoStageInUse, V::ReadOfUnfilledShared, V::ParityTwoPhasesBehind],
-        "the loader looks at the ring's barriers before it is used or later, and copies before or after the storer's read",
+        EARLY_LOADER,
     ),
     mutant(first(Fault::ExpectTxShortPartial), PAIR, &[V::ExpectTxTooSmall], ONCE),
     mutant(first(Fault::ExpectTxLongPartial), PAIR, &[V::Deadlock], ONCE),
@@ -151,12 +172,7 @@ pub const MUTANTS: &[Mutant] = &[
         "the next peer's panel comes before or after the read",
     ),
     mutant(first(Fault::LostResult), PAIR, &[V::Deadlock], ONCE),
-    mutant(
-        first(Fault::EarlyResult),
-        PAIR,
-        &[V::WriteIntoStageInUse, V::ReadOfUnfilledShared],
-        "the storer reads before or after the result is written",
-    ),
+    mutant(first(Fault::EarlyResult), PAIR, &[V::WriteIntoStageInUse, V::ReadOfUnfilledShared], EARLY_RESULT),
     mutant(first(Fault::SkippedResultWait).on_cta(1), OWN, &[V::ReadOfUnfilledShared], ONCE),
     mutant(first(Fault::OverwrittenResult), PUSH, &[V::WriteIntoStageInUse], ONCE),
     mutant(first(Fault::LostResultRelease), PUSH, &[V::Deadlock], ONCE),
@@ -169,12 +185,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::SignalAtGpuScope), PAIR, &[V::ScopeTooNarrow], ONCE),
     mutant(first(Fault::WrongSlot), PAIR, &[V::ReadOfUnwrittenGlobal], ONCE),
     mutant(first(Fault::DroppedStore), PAIR, &[V::ReadOfUnwrittenGlobal], ONCE),
-    mutant(
-        first(Fault::SkippedSignalWait),
-        PAIR,
-        &[V::ReadOfUnwrittenGlobal, V::Race],
-        "the peer has issued its copy or not",
-    ),
+    mutant(first(Fault::SkippedSignalWait), PAIR, &[V::ReadOfUnwrittenGlobal, V::Race], EARLY_LOAD),
     mutant(first(Fault::StaleEpoch), LATE, &[V::ReadOfUnwrittenGlobal], ONCE),
     mutant(first(Fault::WaitAtGpuScope), PAIR, &[V::ScopeTooNarrow], ONCE),
     mutant(first(Fault::MissingLoadFence), PAIR, &[V::MissingProxyFence], ONCE),
@@ -250,14 +261,48 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::CarryReleaseTooMany).on_cta(1), STAGED, &[V::ArrivalOverflow], ONCE),
     mutant(first(Fault::LostSignal).on_cta(1), STAGED, &[V::Deadlock], ONCE),
     // Consumers in turns.
-    mutant(first(Fault::MissingHandover), TURNS, &[V::Deadlock], ONCE),
-    mutant(first(Fault::SkippedTurn), TURNS, &[V::ParityTwoPhasesBehind], ONCE),
+    mutant(first(Fault::MissingTurn), TURNS, &[V::Deadlock], ONCE),
+    mutant(first(Fault::SkippedTurn), TURNS, &[V::ParityTwoPhasesBehind, V::ReadOfUnfilledShared], EARLY_TURN),
     mutant(
         first(Fault::UnwaitedAccumulator),
         TURNS,
         &[V::AccumulatorInFlight, V::WriteIntoStageInUse],
         "the last stage is freed before its multiplication has read it, and the producer may be faster than the sums",
     ),
+    // Consumers in turns, over ranks.
+    mutant(first(Fault::MissingTurn), TURNS_PAIR, &[V::Deadlock], ONCE),
+    mutant(first(Fault::SkippedTurn), TURNS_DEEP, &[V::ParityTwoPhasesBehind, V::ReadOfUnfilledShared], EARLY_TURN),
+    mutant(first(Fault::MissingHandover), TURNS_PAIR, &[V::Deadlock], ONCE),
+    mutant(
+        first(Fault::SkippedHandoverWait),
+        TURNS_DEEP,
+        &[V::WriteIntoStageInUse, V::ReadOfUnfilledShared, V::ParityTwoPhasesBehind],
+        EARLY_LOADER,
+    ),
+    mutant(first(Fault::ExpectTxShortPartial), TURNS_PAIR, &[V::ExpectTxTooSmall], ONCE),
+    mutant(first(Fault::ExpectTxLongPartial), TURNS_PAIR, &[V::Deadlock], ONCE),
+    mutant(first(Fault::DroppedPartial), TURNS_PAIR, &[V::Deadlock], ONCE),
+    mutant(first(Fault::SkippedPartialWait).on_cta(1), TURNS_OWN, &[V::ReadOfUnfilledShared], ONCE),
+    mutant(first(Fault::LostPartialRelease), TURNS_TRIPLE, &[V::Deadlock], ONCE),
+    mutant(first(Fault::LostResult), TURNS_PAIR, &[V::Deadlock], ONCE),
+    mutant(first(Fault::LostPanelRelease), TURNS_DEEP, &[V::Deadlock], ONCE),
+    mutant(first(Fault::OverwrittenPanel), TURNS_DEEP, &[V::WriteIntoStageInUse], ONCE),
+    mutant(first(Fault::LostSignal), TURNS_PAIR, &[V::Deadlock], ONCE),
+    mutant(first(Fault::EarlyResult), TURNS_PAIR, &[V::WriteIntoStageInUse, V::ReadOfUnfilledShared], EARLY_RESULT),
+    mutant(first(Fault::OverwrittenResult), TURNS_DEEP, &[V::WriteIntoStageInUse], ONCE),
+    mutant(first(Fault::LostResultRelease), TURNS_PAIR, &[V::Deadlock], ONCE),
+    mutant(first(Fault::ReleaseTooMany), TURNS_PAIR, &[V::ArrivalOverflow], ONCE),
+    mutant(first(Fault::EarlySignal), TURNS_PAIR, &[V::SignalBeforeData], ONCE),
+    mutant(at(Fault::MissingProxyFence, 1), TURNS_PAIR, &[V::MissingProxyFence], ONCE),
+    mutant(first(Fault::SignalAtGpuScope), TURNS_PAIR, &[V::ScopeTooNarrow], ONCE),
+    mutant(first(Fault::WrongSlot), TURNS_PAIR, &[V::ReadOfUnwrittenGlobal], ONCE),
+    mutant(first(Fault::DroppedStore), TURNS_PAIR, &[V::ReadOfUnwrittenGlobal], ONCE),
+    mutant(first(Fault::SkippedSignalWait), TURNS_PAIR, &[V::ReadOfUnwrittenGlobal, V::Race], EARLY_LOAD),
+    mutant(first(Fault::StaleEpoch), TURNS_LATE, &[V::ReadOfUnwrittenGlobal], ONCE),
+    mutant(first(Fault::WaitAtGpuScope), TURNS_PAIR, &[V::ScopeTooNarrow], ONCE),
+    mutant(first(Fault::MissingLoadFence), TURNS_PAIR, &[V::MissingProxyFence], ONCE),
+    mutant(Plant::new(Fault::SkippedCreditWait).on_rank(1), TURNS_AHEAD, &[V::SlotOverwrittenBeforeCredit], ONCE),
+    mutant(Plant::new(Fault::SkippedCredit).on_rank(0), TURNS_THREE, &[V::Deadlock], ONCE),
     // Cut tiles: CTA 0 gives its sums to CTA 1.
     mutant(first(Fault::LostShare), SPLIT, &[V::Deadlock], ONCE),
     mutant(first(Fault::MissingShare), SPLIT, &[V::ReadOfUnwrittenGlobal], ONCE),

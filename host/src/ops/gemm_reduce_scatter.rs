@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::kernels::Kernels;
+use super::kernels::{Kernels, Wishes};
 use super::pacing;
 use crate::error::{Error, Result};
 use crate::kernels::abi::{GemmReduceScatterArgs, MAPS, Placement, Transport, Watchdog};
@@ -27,6 +27,7 @@ pub struct GemmReduceScatterBuilder<'w> {
     world: &'w World,
     variant: Variant,
     has_epilogue: bool,
+    tile: Option<[u32; 2]>,
     max_m: usize,
     n: usize,
     k: usize,
@@ -86,6 +87,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             world,
             variant: Variant::default(),
             has_epilogue: false,
+            tile: None,
             max_m: 0,
             n: 0,
             k: 0,
@@ -114,6 +116,14 @@ impl<'w> GemmReduceScatterBuilder<'w> {
     /// beside the plain ones.
     pub fn with_epilogue(mut self) -> Self {
         self.has_epilogue = true;
+        self
+    }
+
+    /// Rows and columns of the tile of every call without an epilogue, where several were compiled for the variant; what fits the
+    /// rows of a call unless told otherwise. 128 × 192 is multiplied by consumers in turns, which hides the way of sums to
+    /// their owners; it takes push and reduction in the epilogue, and rows of D that are whole steps of 16 bytes.
+    pub fn tile(mut self, tile: [u32; 2]) -> Self {
+        self.tile = Some(tile);
         self
     }
 
@@ -178,7 +188,9 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             return Err(Error::argument("sm_margin", 0, rule));
         }
         let world = self.world.clone();
-        let kernels = Kernels::of(self.variant, self.transport, world_size as u32, max_m, self.has_epilogue)?;
+        let Self { transport, placement, tile, has_epilogue, .. } = self;
+        let wishes = Wishes { transport, placement, tile, has_epilogue };
+        let kernels = Kernels::of(self.variant, wishes, world_size as u32, [max_m, n, k])?;
         let (slot_tiles, parity_stride) = kernels.slots(n, world_size as u32)?;
         let deadline_ns = check::deadline_ns(self.deadline);
         let options = Options {
@@ -407,10 +419,11 @@ impl GemmReduceScatter {
                 partition_ctas,
                 transport: o.transport as u32,
                 placement: placement as u32,
-                pace_ns: pacing::pace_ns(m, n, k, entry.slot_tile_bytes),
+                pace_ns: pacing::pace_ns([m, n, k], entry),
                 reserved: 0,
                 slot_tiles: o.slot_tiles,
                 parity_stride: o.parity_stride,
+                own_workspace: self.workspace.base(rank),
                 workspaces,
                 d: GlobalAddr(given.d.addr),
                 // Not checked where the rank has no rows, nor used.

@@ -2,8 +2,9 @@
 
 use std::cmp::{max, min};
 
-use crate::error::Result;
-use crate::kernels::abi::Transport;
+use crate::error::{Error, Result};
+use crate::kernels::abi::{Placement, Transport};
+use crate::kernels::collective::result::whole_steps;
 use crate::kernels::entries::{Entry, Op};
 use crate::kernels::schedule::chunked::max_chunk_tiles;
 use crate::kernels::schedule::shared::shared_tile_count;
@@ -12,6 +13,16 @@ use crate::plan::{Variant, check};
 
 /// Rows a rank up to which the 64-row tile is used.
 const SMALL_ROWS: u32 = 64;
+
+/// What a plan asks of its kernels, beside variant and shape.
+#[derive(Clone, Copy, Debug)]
+pub struct Wishes {
+    pub transport: Transport,
+    pub placement: Placement,
+    /// The tile of every call without an epilogue.
+    pub tile: Option<[u32; 2]>,
+    pub has_epilogue: bool,
+}
 
 /// A kernel and the calls that take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +43,19 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// The kernels for calls of up to `max_m` rows.
+    /// The kernels for calls of up to `max_m` rows, and n and k.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) if the variant was not compiled.
-    pub fn of(variant: Variant, transport: Transport, world: u32, max_m: u32, has_epilogue: bool) -> Result<Self> {
-        let main = variant.entry(Op::GemmReduceScatter)?;
-        let epilogue = if has_epilogue { Some(variant.entry(Op::GemmReduceScatterEpilogue)?) } else { None };
+    /// [`Error::Argument`] if the variant or the tile was not compiled, or if the tile's kernel does not do what is wished.
+    pub fn of(variant: Variant, wishes: Wishes, world: u32, [max_m, n, k]: [u32; 3]) -> Result<Self> {
+        let main = variant.entry_with(Op::GemmReduceScatter, wishes.tile)?;
+        can_do(main, wishes, [n, k])?;
+        let epilogue = if wishes.has_epilogue { Some(variant.entry(Op::GemmReduceScatterEpilogue)?) } else { None };
+        let few = if wishes.tile.is_some() { [None; 3] } else { Self::few(variant, wishes.transport, world) };
+        Ok(Self { few, main, epilogue, max_m })
+    }
+
+    fn few(variant: Variant, transport: Transport, world: u32) -> [Option<Choice>; 3] {
         let shared = |tile: [u32; 2]| {
             // Whoever asks for staging wants no computing SM to touch the link.
             let wanted = transport != Transport::Staged;
@@ -47,7 +64,7 @@ impl Kernels {
         };
         let small = variant.entry_of(Op::GemmReduceScatter, SMALL_TILE);
         let small = small.map(|entry| Choice { entry, most_rows: SMALL_ROWS * world });
-        Ok(Self { few: [shared(SHARED_TILES[0]), shared(SHARED_TILES[1]), small], main, epilogue, max_m })
+        [shared(SHARED_TILES[0]), shared(SHARED_TILES[1]), small]
     }
 
     /// The kernel for a call over `m` rows.
@@ -91,13 +108,37 @@ impl Kernels {
     }
 }
 
+/// Consumers in turns have a kernel for one way only, that stores rows of D in whole steps of 16 bytes and sums of at least one
+/// product.
+fn can_do(entry: &Entry, wishes: Wishes, [n, k]: [u32; 2]) -> Result<()> {
+    if entry.op != Op::GemmReduceScatterPingPong {
+        return Ok(());
+    }
+    let rule = if wishes.transport != Transport::Push || wishes.placement != Placement::Epilogue {
+        "transport push and reduction in the epilogue".to_string()
+    } else if whole_steps(n, entry.output.bytes()) != n {
+        format!("columns in whole steps of 16 bytes, and n is {n}")
+    } else if k == 0 {
+        "k of at least 1".to_string()
+    } else {
+        return Ok(());
+    };
+    let [rows, cols] = entry.tile_extent();
+    Err(Error::argument("tile", format!("{rows} × {cols}"), format!("its consumers, which take turns, need {rule}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Layout;
+    use crate::plan::variant::TURNS_TILE;
+
+    fn push() -> Wishes {
+        Wishes { transport: Transport::Push, placement: Placement::Epilogue, tile: None, has_epilogue: false }
+    }
 
     fn tiles(transport: Transport, world: u32, rows: impl IntoIterator<Item = u32>) -> Vec<[u32; 2]> {
-        let kernels = Kernels::of(Variant::default(), transport, world, 8192, false).unwrap();
+        let kernels = Kernels::of(Variant::default(), Wishes { transport, ..push() }, world, [8192, 512, 64]).unwrap();
         rows.into_iter().map(|m| kernels.for_rows(m).tile_extent()).collect()
     }
 
@@ -114,7 +155,7 @@ mod tests {
     fn only_kernels_that_some_call_takes_are_used() {
         let used = |layout, world, max_m| {
             let variant = Variant { layout, ..Variant::default() };
-            let kernels = Kernels::of(variant, Transport::Push, world, max_m, false).unwrap();
+            let kernels = Kernels::of(variant, push(), world, [max_m, 512, 64]).unwrap();
             kernels.used().map(|used| (used.entry.tile_extent(), used.most_rows)).collect::<Vec<_>>()
         };
         assert_eq!(used(Layout::Nt, 4, 0), [([64, 64], 0)]);
@@ -127,15 +168,40 @@ mod tests {
 
     #[test]
     fn slots_hold_every_kernels_tiles() {
-        let of = |max_m, n| Kernels::of(Variant::default(), Transport::Push, 2, max_m, false).unwrap().slots(n, 2);
+        let of = |max_m, n| Kernels::of(Variant::default(), push(), 2, [max_m, n, 64]).unwrap().slots(n, 2);
         // 128 shared tiles of 8 KiB, two senders.
         assert_eq!(of(64, 8192).unwrap(), (128, 2 * 128 * 8192));
         // 4096 rows a rank are 32 × 32 main tiles of 64 KiB.
         assert_eq!(of(8192, 8192).unwrap(), (1024, 2 * 1024 * 65_536));
         assert_eq!(of(0, 8192).unwrap().0, 0);
         // Calls with an epilogue take the main tile, however few their rows are: 1 × 32 of 64 KiB.
-        let kernels = Kernels::of(Variant::default(), Transport::Push, 2, 64, true).unwrap();
+        let wishes = Wishes { has_epilogue: true, ..push() };
+        let kernels = Kernels::of(Variant::default(), wishes, 2, [64, 8192, 64]).unwrap();
         assert_eq!(kernels.slots(8192, 2).unwrap(), (128, 2 * 128 * 65_536));
         assert!(of(64, i32::MAX as u32).unwrap_err().to_string().contains("tiles"));
+    }
+    #[test]
+    fn a_tile_that_is_wished_for_is_that_of_every_call() {
+        let wishes = Wishes { tile: Some(TURNS_TILE), ..push() };
+        let kernels = Kernels::of(Variant::default(), wishes, 4, [8192, 512, 64]).unwrap();
+        assert!([0, 1, 64, 8192].iter().all(|m| kernels.for_rows(*m).op == Op::GemmReduceScatterPingPong));
+        assert_eq!(kernels.used().count(), 1);
+        // 2048 rows a rank are 16 × 3 tiles of 48 KiB.
+        assert_eq!(kernels.slots(512, 4).unwrap(), (48, 4 * 48 * 49_152));
+        for (wishes, n, k, rule) in [
+            (Wishes { transport: Transport::Staged, ..wishes }, 512, 64, "transport push"),
+            (Wishes { placement: Placement::Partition, ..wishes }, 512, 64, "reduction in the epilogue"),
+            (wishes, 508, 64, "steps of 16 bytes, and n is 508"),
+            (wishes, 512, 0, "k of at least 1"),
+            (
+                Wishes { tile: Some([64, 64]), ..push() },
+                512,
+                64,
+                "nt bf16 → bf16 has 128 × 256, 64 × 128 and 128 × 192",
+            ),
+        ] {
+            let text = Kernels::of(Variant::default(), wishes, 4, [8192, n, k]).unwrap_err().to_string();
+            assert!(text.contains("tile is ") && text.contains(rule), "{text}");
+        }
     }
 }

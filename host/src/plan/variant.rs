@@ -91,7 +91,8 @@ pub(crate) const fn main_tile(op: Op, input: Element) -> [u32; 2] {
 }
 /// Rows and columns of the tile between: for 8-bit operands, and where the main tile leaves SMs idle. Layout nt only.
 pub(crate) const MIDDLE_TILE: [u32; 2] = [128, 128];
-/// Rows and columns of the tile whose kernel multiplies by consumers in turns: plain products whose D has the operands' type.
+/// Rows and columns of the tile whose kernels multiply by consumers in turns, where D has the operands' type: for plain products
+/// of every layout, and over ranks for nt and nn.
 pub(crate) const TURNS_TILE: [u32; 2] = [128, 192];
 /// Rows and columns of the tile for at most 64 rows a rank, where memory bandwidth is the bound. Layout nt only.
 pub(crate) const SMALL_TILE: [u32; 2] = [64, 128];
@@ -147,7 +148,11 @@ impl Variant {
     /// What was compiled for this variant with a tile of these rows and columns, if anything.
     pub(crate) fn entry_of(self, op: Op, tile: [u32; 2]) -> Option<&'static Entry> {
         ENTRIES.iter().find(|e| {
-            let computes = e.op == op || (e.op, op) == (Op::GemmPingPong, Op::Gemm);
+            let in_turns = matches!(
+                (e.op, op),
+                (Op::GemmPingPong, Op::Gemm) | (Op::GemmReduceScatterPingPong, Op::GemmReduceScatter)
+            );
+            let computes = e.op == op || in_turns;
             computes
                 && (e.tile_extent(), e.majors) == (tile, self.layout.majors())
                 && (e.input, e.input_b, e.output) == (self.input, self.input_b, self.output)

@@ -10,7 +10,7 @@
 //! those of [`super::partials`], of which this is the case without peers.
 
 use super::epilogue::for_each_panel;
-use super::partials::PartialsState;
+use super::partials::{PartialsState, sum_over_ranks};
 use super::setup::partial_ring;
 use crate::abi::{EpilogueArgs, Source};
 use crate::config::TileConfig;
@@ -63,26 +63,16 @@ pub fn finish_panels<M: Mbarriers + Watch + Epilogue<C>, C: TileConfig>(
         // The result takes the buffer of the last load: that of the last peer, or one of its own.
         let has_own_buffer = peers.is_none_or(|(_, world)| world == 1) || args.source != Source::None as u32;
         let mut sum = m.zero_panel();
-        if let Some((rank, world)) = peers {
-            let mut src = 0;
-            while src < world {
-                if src == rank {
-                    sum = m.add(sum, &m.round(m.panel::<PANEL>(acc)));
-                } else {
-                    let slot = ring.consumer_wait(state.ring)?;
-                    if rows > 0 {
-                        sum = m.add(sum, &m.load_panel(C::SMEM.panel(consumer, slot.index()), rows));
-                    }
-                    let is_last = src + 1 == world || src + 2 == world && rank == src + 1;
-                    if !is_last || has_own_buffer {
-                        ring.consumer_release(slot);
-                        state.ring.advance();
-                    }
+        match peers {
+            Some(who) => {
+                let own = || m.round(m.panel::<PANEL>(acc));
+                sum_over_ranks::<M, C>(&ring, &mut state.ring, consumer, || rows, || who, own, &mut sum)?;
+                if has_own_buffer && who.1 > 1 {
+                    ring.consumer_release(ring.consumer_take_over(state.ring));
+                    state.ring.advance();
                 }
-                src += 1;
             }
-        } else {
-            sum = m.panel::<PANEL>(acc);
+            None => sum = m.panel::<PANEL>(acc),
         }
         if has_own_buffer {
             let _freed_by_the_storer = ring.consumer_wait(state.ring)?;

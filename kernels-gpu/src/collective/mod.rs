@@ -11,3 +11,4 @@ pub mod ping_pong;
 pub mod result;
 pub mod setup;
 pub mod share;
+pub mod turn_partials;

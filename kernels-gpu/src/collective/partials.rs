@@ -10,12 +10,12 @@
 //! the handover barrier passes them to the loader, which waits for the storer's last reads.
 
 use super::epilogue::for_each_panel;
-use super::setup::{panel_ring, partial_ring};
+use super::setup::{PanelRing, panel_ring, partial_ring};
 use crate::abi::WaitKind;
 use crate::config::{PANEL_BUFS, TileConfig};
 use crate::layout::slot::TileExtent;
 use crate::machine::{Aborted, BulkCopy, Mbarriers, ThreadRole, WarpgroupMma, Watch};
-use crate::pipeline::ring::{FillingSlot, ReadySlot};
+use crate::pipeline::ring::FillingSlot;
 use crate::pipeline::state::PipelineState;
 use crate::pipeline::wait::wait_mbarrier;
 use crate::shape::{Parity, Role, SmemAddr, WARPS_PER_WARPGROUP, min};
@@ -82,6 +82,43 @@ pub fn load_partials<M: ThreadRole, C: TileConfig>(
     Ok(())
 }
 
+/// Consumer: adds up one panel over the ranks, in rank order: `own()`, rounded like everyone's, and the peers' next panels in
+/// the ring, of which `rows()` rows exist. `who()` is this rank and the number of ranks. The last peer's buffer, if there is a
+/// peer, is left at `state`, filled and not freed: the result takes its place.
+#[inline(always)]
+pub(super) fn sum_over_ranks<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig>(
+    ring: &PanelRing<'_, M>,
+    state: &mut PipelineState<PANEL_BUFS>,
+    consumer: u32,
+    rows: impl Fn() -> u32,
+    who: impl Fn() -> (u32, u32),
+    own: impl Fn() -> M::Panel,
+    sum: &mut M::Panel,
+) -> Result<(), Aborted> {
+    let m = ring.m;
+    let mut src = 0;
+    loop {
+        let (rank, world) = who();
+        if src >= world {
+            return Ok(());
+        }
+        if src == rank {
+            m.add_to(sum, &own());
+        } else {
+            let slot = ring.consumer_wait(*state)?;
+            if rows() > 0 {
+                m.add_to(sum, &m.load_panel(C::SMEM.panel(consumer, slot.index()), rows()));
+            }
+            let is_last = src + 1 == world || src + 2 == world && src + 1 == rank;
+            if !is_last {
+                ring.consumer_release(slot);
+                state.advance();
+            }
+        }
+        src += 1;
+    }
+}
+
 /// Consumer: adds the peers' panels of one own tile to `acc`, in rank order, the own panel rounded like everyone's.
 #[inline(always)]
 pub fn add_partials<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig>(
@@ -96,34 +133,16 @@ pub fn add_partials<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig>(
     let ring = partial_ring::<M, C>(m, Role::Consumer(consumer), consumer);
     let rows = extent.rows_of(consumer);
     for_each_panel!(extent.panels::<C>(), PANEL => {
+        let own = || m.round(m.panel::<PANEL>(acc));
+        let who = || (rank, world);
         let mut sum = m.zero_panel();
-        let mut last: Option<ReadySlot> = None;
-        let (mut src, mut peers_left) = (0, world - 1);
-        while src < world {
-            if src == rank {
-                sum = m.add(sum, &m.round(m.panel::<PANEL>(acc)));
-            } else {
-                let slot = ring.consumer_wait(state.ring)?;
-                if rows > 0 {
-                    sum = m.add(sum, &m.load_panel(C::SMEM.panel(consumer, slot.index()), rows));
-                }
-                state.ring.advance();
-                peers_left -= 1;
-                if peers_left > 0 {
-                    ring.consumer_release(slot);
-                } else {
-                    last = Some(slot);
-                }
-            }
-            src += 1;
+        sum_over_ranks::<M, C>(&ring, &mut state.ring, consumer, || rows, who, own, &mut sum)?;
+        if rows > 0 {
+            m.store_panel(C::SMEM.panel(consumer, state.ring.index()), &sum);
         }
-        if let Some(slot) = last {
-            if rows > 0 {
-                m.store_panel(C::SMEM.panel(consumer, slot.index()), &sum);
-            }
-            // The storer reads the buffer next, and frees it.
-            m.arrive(C::SMEM.result_full(consumer).at(state.result.index()));
-        }
+        state.ring.advance();
+        // The storer reads the buffer next, and frees it.
+        m.arrive(C::SMEM.result_full(consumer).at(state.result.index()));
         state.result.advance();
     });
     Ok(())

@@ -20,6 +20,11 @@ pub const HALVES: u32 = 2;
 pub fn init_turn_barriers<M: Mbarriers, C: TileConfig>(m: &M) {
     const { assert!(C::CONSUMERS == HALVES && C::TILE_M == HALVES * PANEL_ROWS, "two consumers, each for 128 rows") };
     init_barriers_for::<M, C>(m, WARPS_PER_WARPGROUP);
+    let mut consumer = 0;
+    while consumer < C::CONSUMERS {
+        m.mbarrier_init(C::SMEM.turn(consumer), WARPS_PER_WARPGROUP);
+        consumer += 1;
+    }
 }
 
 /// A consumer's turns at the operand stages and the tensor cores.
@@ -29,17 +34,25 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Before the first turn, which is consumer 0's: on a fresh barrier the phase before the first counts as completed.
+    /// Before the consumer's first turn.
     #[inline(always)]
     pub const fn start(consumer: u32) -> Self {
-        Self { consumer, parity: Parity(consumer ^ 1) }
+        Self::at(consumer)
+    }
+
+    /// Before turn `turn` of the CTA: even ones are consumer 0's. For the first of all, on a fresh barrier, the phase before the
+    /// first counts as completed.
+    #[inline(always)]
+    pub const fn at(turn: u32) -> Self {
+        let (nth, consumer) = div_rem(turn, 2);
+        Self { consumer, parity: Parity((consumer ^ 1 ^ nth) & 1) }
     }
 
     /// Waits until the other consumer has issued the last multiplication of its tile.
     #[inline(always)]
     pub fn wait<M: Mbarriers + Watch, C: TileConfig>(&mut self, m: &M) -> Result<(), Aborted> {
-        let (role, bar) = (Role::Consumer(self.consumer), C::SMEM.handover(self.consumer));
-        wait_mbarrier(m, role, WaitKind::Handover, self.consumer, bar, self.parity)?;
+        let (role, bar) = (Role::Consumer(self.consumer), C::SMEM.turn(self.consumer));
+        wait_mbarrier(m, role, WaitKind::Turn, self.consumer, bar, self.parity)?;
         self.parity = Parity(self.parity.0 ^ 1);
         Ok(())
     }
@@ -47,7 +60,7 @@ impl Turn {
     /// Gives the other consumer its turn.
     #[inline(always)]
     pub fn pass<M: Mbarriers, C: TileConfig>(&self, m: &M) {
-        m.arrive(C::SMEM.handover(self.consumer ^ 1));
+        m.arrive(C::SMEM.turn(self.consumer ^ 1));
     }
 }
 

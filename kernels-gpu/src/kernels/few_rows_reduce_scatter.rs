@@ -11,7 +11,7 @@
 //! Partials are always added from the slots: own rows may lie anywhere in a tile, where no box of D begins.
 
 use super::Kernel;
-use super::gemm_reduce_scatter::{GemmReduceScatter, workspace};
+use super::gemm_reduce_scatter::{GemmReduceScatter, own_workspace, workspace};
 use crate::abi::{GemmReduceScatterArgs, Transport, WaitKind};
 use crate::collective::epilogue::{store_panels, write_panels};
 use crate::collective::mainloop::{load_operands, multiply};
@@ -45,7 +45,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
     fn new<M: Signals>(m: &M, args: &'a GemmReduceScatterArgs, at: CtaPosition) -> Self {
         let tiles = SharedTiles { m: args.m, n: args.n, world: args.world, tile_n: C::TILE_N };
-        let epoch = m.load_acquire_gpu(workspace::<C>(args, Rank(args.rank)).epoch());
+        let epoch = m.load_acquire_gpu(own_workspace::<C>(args).epoch());
         Self { args, at, tiles, epoch, config: core::marker::PhantomData }
     }
 
@@ -201,7 +201,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
     fn reduce<M: WarpgroupRole<C>>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
         let Some((mut index, distance)) = self.first_to_reduce() else { return Ok(()) };
-        let own = self.of(self.rank());
+        let own = own_workspace::<C>(self.args);
         let segment = self.tiles.segment(self.rank(), consumer);
         if segment.rows == 0 {
             return Ok(());

@@ -59,19 +59,8 @@ impl<'a, C: TileConfig> Call<'a, C> {
         epilogue: Option<&'a EpilogueArgs>,
         at: CtaPosition,
     ) -> Self {
-        let rank = Rank(args.rank);
-        let tiles = ChunkedTiles {
-            m: args.m,
-            n: args.n,
-            rank,
-            world: args.world,
-            tile_m: C::TILE_M,
-            tile_n: C::TILE_N,
-            group: args.raster_group,
-            row_align: C::ROW_ALIGN,
-        };
-        let epoch = m.load_acquire_gpu(workspace::<C>(args, rank).epoch());
-        Self { args, epilogue, at, tiles, epoch, config: core::marker::PhantomData }
+        let epoch = m.load_acquire_gpu(own_workspace::<C>(args).epoch());
+        Self { args, epilogue, at, tiles: tiles::<C>(args), epoch, config: core::marker::PhantomData }
     }
 
     #[inline(always)]
@@ -81,7 +70,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     #[inline(always)]
     pub(super) fn own(&self) -> Workspace {
-        self.of(self.rank())
+        own_workspace::<C>(self.args)
     }
 
     #[inline(always)]
@@ -411,12 +400,37 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 }
 
+/// The tiles of a call.
+#[inline(always)]
+pub(super) fn tiles<C: TileConfig>(args: &GemmReduceScatterArgs) -> ChunkedTiles {
+    ChunkedTiles {
+        m: args.m,
+        n: args.n,
+        rank: Rank(args.rank),
+        world: args.world,
+        tile_m: C::TILE_M,
+        tile_n: C::TILE_N,
+        group: args.raster_group,
+        row_align: C::ROW_ALIGN,
+    }
+}
+
+#[inline(always)]
+pub(super) fn own_workspace<C: TileConfig>(args: &GemmReduceScatterArgs) -> Workspace {
+    workspace_at::<C>(args, args.own_workspace)
+}
+
 #[inline(always)]
 pub(super) fn workspace<C: TileConfig>(args: &GemmReduceScatterArgs, rank: Rank) -> Workspace {
     let base = match args.workspaces.get(rank.0 as usize) {
         Some(base) => *base,
         None => GlobalAddr(0),
     };
+    workspace_at::<C>(args, base)
+}
+
+#[inline(always)]
+fn workspace_at<C: TileConfig>(args: &GemmReduceScatterArgs, base: GlobalAddr) -> Workspace {
     Workspace {
         base,
         world: args.world,
@@ -449,8 +463,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatter<C, STAGES> {
     /// words stay as they are until the host recovers them.
     #[inline(always)]
     fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition) {
-        let rank = Rank(args.rank);
-        let own = workspace::<C>(args, rank);
+        let (rank, own) = (Rank(args.rank), own_workspace::<C>(args));
         let left_before = m.fetch_add_acq_rel_gpu(own.exit_count(), 1);
         if left_before + 1 != at.num_ctas {
             return;

@@ -9,6 +9,7 @@ pub mod gemm_epilogue;
 pub mod gemm_ping_pong;
 pub mod gemm_reduce_scatter;
 pub mod gemm_reduce_scatter_epilogue;
+pub mod gemm_reduce_scatter_ping_pong;
 pub mod link;
 mod own_tiles;
 

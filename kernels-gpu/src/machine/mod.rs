@@ -12,7 +12,7 @@
 use crate::abi::{Operand, Wait};
 use crate::config::TileConfig;
 use crate::finish::Finish;
-use crate::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr};
+use crate::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, SmemAddr};
 
 /// The watchdog ended a wait, or another agent's watchdog did: leave the kernel, results are void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,21 @@ pub trait Watch {
     /// Lets about `ns` nanoseconds pass. Changes no result; machines without a clock do nothing.
     fn linger(&self, ns: u32) {
         let _ = ns;
+    }
+}
+
+/// What roles with few registers read again instead of keeping it. Machines that have memory enough keep it.
+pub trait Reread {
+    /// `args`, of which nothing that was read before is kept. Only arguments of the launch.
+    #[inline(always)]
+    fn reread<'a, T>(&self, args: &'a T) -> &'a T {
+        args
+    }
+
+    /// `at`, read anew.
+    #[inline(always)]
+    fn relocate(&self, at: CtaPosition) -> CtaPosition {
+        at
     }
 }
 
@@ -149,9 +164,14 @@ pub trait WarpgroupMma<C: TileConfig> {
     type Acc;
     /// One panel's values in f32.
     type Panel;
+    /// An accumulator rounded to a `C::OUT` of 16 bits, in half the registers.
+    type Rounded;
 
     /// An accumulator of zeros.
     fn zero_acc(&self) -> Self::Acc;
+
+    /// An accumulator of anything, for a first multiplication that does not add to it.
+    fn any_acc(&self) -> Self::Acc;
 
     /// Issues `acc (+)= A · Bᵀ` over one stage: 64 rows of A at `a`, `TILE_N` rows of B at `b`, `TILE_K` deep. The old
     /// value counts only if `accumulate`. Asynchronous: closes one wgmma group.
@@ -186,8 +206,14 @@ pub trait WarpgroupMma<C: TileConfig> {
     /// The panel rounded to `C::OUT` and back to f32.
     fn round(&self, panel: Self::Panel) -> Self::Panel;
 
-    /// Element-wise sum in f32.
-    fn add(&self, left: Self::Panel, right: &Self::Panel) -> Self::Panel;
+    /// The accumulator rounded to `C::OUT`, which has 16 bits: from here on, nothing needs `acc`.
+    fn round_acc(&self, acc: &Self::Acc) -> Self::Rounded;
+
+    /// Panel `P` of it, in f32.
+    fn rounded_panel<const P: u32>(&self, acc: &Self::Rounded) -> Self::Panel;
+
+    /// Adds `other` to `sum`, element by element, in f32.
+    fn add_to(&self, sum: &mut Self::Panel, other: &Self::Panel);
 
     /// Reads the first `rows` rows of a panel from shared memory, ordered before later copies by the copy engine once a
     /// barrier has been passed; the other rows are unspecified numbers.
@@ -263,9 +289,15 @@ pub trait Reduce<C: TileConfig> {
 }
 
 /// What a mover role needs: a thread, or a warp that acts as one.
-pub trait ThreadRole: Mbarriers + Watch + PutSignals + BulkCopy {}
-impl<T: Mbarriers + Watch + PutSignals + BulkCopy> ThreadRole for T {}
+pub trait ThreadRole: Mbarriers + Watch + Reread + PutSignals + BulkCopy {}
+impl<T: Mbarriers + Watch + Reread + PutSignals + BulkCopy> ThreadRole for T {}
 
 /// What a consumer warpgroup needs.
-pub trait WarpgroupRole<C: TileConfig>: Mbarriers + Watch + Signals + Epilogue<C> + ShareAcc<C> + Reduce<C> {}
-impl<C: TileConfig, T: Mbarriers + Watch + Signals + Epilogue<C> + ShareAcc<C> + Reduce<C>> WarpgroupRole<C> for T {}
+pub trait WarpgroupRole<C: TileConfig>:
+    Mbarriers + Watch + Reread + Signals + Epilogue<C> + ShareAcc<C> + Reduce<C>
+{
+}
+impl<C: TileConfig, T> WarpgroupRole<C> for T where
+    T: Mbarriers + Watch + Reread + Signals + Epilogue<C> + ShareAcc<C> + Reduce<C>
+{
+}

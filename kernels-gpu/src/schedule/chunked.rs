@@ -103,6 +103,17 @@ impl ChunkedTiles {
         None
     }
 
+    /// Tiles that this rank computes.
+    #[inline(always)]
+    pub const fn all_tiles(&self) -> u32 {
+        let (mut tiles, mut owner) = (0, 0);
+        while owner < self.world {
+            tiles += self.raster(Rank(owner)).num_tiles();
+            owner += 1;
+        }
+        tiles
+    }
+
     /// Lead of this rank's own chunk.
     #[inline(always)]
     pub const fn own_lead(&self) -> u32 {

@@ -4,8 +4,8 @@ use super::warp::Warp;
 use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{FaultRecord, Operand, TensorMap, Wait, Watchdog};
 use crate::layout::swizzle::swizzle_128;
-use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, RowEnds, Signals, Stopwatch, Watch};
-use crate::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr, WARPS_PER_WARPGROUP};
+use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, Reread, RowEnds, Signals, Stopwatch, Watch};
+use crate::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, SmemAddr, WARPS_PER_WARPGROUP};
 use core::mem::offset_of;
 
 /// What both kinds of role share: the CTA's memory, its tensor maps, its watchdog.
@@ -50,6 +50,15 @@ impl Cta {
     #[inline(always)]
     pub fn warpgroup(self, thread: u32) -> Warpgroup {
         Warpgroup { cta: self, thread }
+    }
+
+    /// `args` in the launch's parameters, of which nothing that was read before is kept. Found from the maps' address, which is
+    /// kept anyway.
+    #[inline(always)]
+    pub(super) fn reread<'a, T>(&self, args: &'a T) -> &'a T {
+        let off = (&raw const *args).addr().wrapping_sub(self.maps.addr());
+        // SAFETY: the address is what it was.
+        unsafe { &*thread::opaque(self.maps).cast::<T>().wrapping_byte_add(off) }
     }
 
     /// `addr` in the shared window.
@@ -154,6 +163,30 @@ fn report(cta: &Cta, wait: Wait, elapsed: u32) {
             unsafe { memory::store_relaxed_sys(abort.0, 1) }
         }
         rank += 1;
+    }
+}
+
+impl Reread for Thread {
+    #[inline(always)]
+    fn reread<'a, T>(&self, args: &'a T) -> &'a T {
+        self.0.reread(args)
+    }
+
+    #[inline(always)]
+    fn relocate(&self, _at: CtaPosition) -> CtaPosition {
+        thread::position()
+    }
+}
+
+impl Reread for Warpgroup {
+    #[inline(always)]
+    fn reread<'a, T>(&self, args: &'a T) -> &'a T {
+        self.cta.reread(args)
+    }
+
+    #[inline(always)]
+    fn relocate(&self, _at: CtaPosition) -> CtaPosition {
+        thread::position()
     }
 }
 

@@ -82,6 +82,15 @@ pub fn pack<O: ElementType>(low: f32, high: f32) -> u32 {
     packed
 }
 
+/// [`pack`] here and not later: what is packed is free from here on.
+#[inline(always)]
+pub fn pack_now<O: ElementType>(low: f32, high: f32) -> u32 {
+    let mut packed = pack::<O>(low, high);
+    // SAFETY: a comment.
+    unsafe { asm!("// packed: {}", inout(reg32) packed, options(nostack)) };
+    packed
+}
+
 /// The two 16-bit elements of a word as f32, the lower half first.
 #[inline(always)]
 pub fn unpack<O: ElementType>(packed: u32) -> [f32; 2] {

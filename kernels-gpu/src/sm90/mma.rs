@@ -1,7 +1,7 @@
 //! Tensor-core multiplication on Hopper, and the accumulator's way to shared memory.
 
 use super::machine::Warpgroup;
-use super::matrix::{load_f32x2, load_x4, pack, store_f32x2, store_x4, unpack};
+use super::matrix::{load_f32x2, load_x4, pack, pack_now, store_f32x2, store_x4, unpack};
 use super::{memory, sync, wgmma};
 use crate::config::{Element, ElementType, Major, OperandLayout, OperandTypes, ROW_BYTES, Tile, TileConfig};
 use crate::layout::fragment::{f32_pair_at, fragment_coordinates, matrix_x4_at, matrix_x4_offset};
@@ -28,6 +28,13 @@ const CHUNK_STRIDE: u64 = (WARPGROUP_THREADS * CHUNK_BYTES) as u64;
 /// Runs `$body` for each `$i` of the list, as a constant.
 macro_rules! each {
     ([$($n:literal)*], $i:ident => $body:expr) => {{ $({ const $i: usize = $n; $body })* }};
+}
+
+/// Runs `$body` for each `$i` of 0..32, as a constant.
+macro_rules! each_32 {
+    ($i:ident => $body:expr) => {
+        each!([0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31], $i => $body)
+    };
 }
 
 /// Runs `$body` for each `$i` of 0..64, as a constant.
@@ -96,17 +103,25 @@ pub(super) fn f32_pair_offset(thread: u32, pair: u32) -> u32 {
 }
 
 macro_rules! warpgroup_mma {
-    ($n:literal, $regs:literal, $bf16:ident, $f16:ident) => {
+    ($n:literal, $regs:literal, [$($group:literal)*], $bf16:ident, $f16:ident) => {
         impl<const M: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType>
             WarpgroupMma<Tile<M, $n, STAGES, L, I, O>> for Warpgroup
         {
             type Acc = Acc<$regs>;
             type Panel = [f32; PANEL_REGS];
+            type Rounded = [u32; $regs / 2];
 
             #[inline(always)]
             fn zero_acc(&self) -> Self::Acc {
                 // SAFETY: zero bits are the float 0. An array literal would become a loop over local memory.
                 unsafe { core::mem::zeroed() }
+            }
+
+            #[inline(always)]
+            fn any_acc(&self) -> Self::Acc {
+                let mut acc = WarpgroupMma::<Tile<M, $n, STAGES, L, I, O>>::zero_acc(self);
+                each!([$($group)*], GROUP => each_32!(I => acc.sum[GROUP * 32 + I] = wgmma::any()));
+                acc
             }
 
             #[inline(always)]
@@ -191,8 +206,23 @@ macro_rules! warpgroup_mma {
             }
 
             #[inline(always)]
-            fn add(&self, left: Self::Panel, right: &Self::Panel) -> Self::Panel {
-                array_32!(|I| left[I] + right[I])
+            fn round_acc(&self, acc: &Self::Acc) -> Self::Rounded {
+                let mut words = [0; $regs / 2];
+                each!([$($group)*], GROUP => each_32!(I => if I % 2 == 0 {
+                    words[GROUP * 16 + I / 2] = pack_now::<O>(acc.sum[GROUP * 32 + I], acc.sum[GROUP * 32 + I / 2 * 2 + 1]);
+                }));
+                words
+            }
+
+            #[inline(always)]
+            fn rounded_panel<const P: u32>(&self, acc: &Self::Rounded) -> Self::Panel {
+                // The remainder: as in `panel`.
+                array_32!(|I| unpack::<O>(acc[(P as usize * PANEL_REGS + I) / 2 % ($regs / 2)])[I % 2])
+            }
+
+            #[inline(always)]
+            fn add_to(&self, sum: &mut Self::Panel, other: &Self::Panel) {
+                each_32!(I => sum[I] += other[I]);
             }
 
             #[inline(always)]
@@ -293,7 +323,7 @@ share_acc!(192, 96, [0 1 2]);
 share_acc!(128, 64, [0 1]);
 share_acc!(64, 32, [0]);
 
-warpgroup_mma!(256, 128, m64n256k16_bf16, m64n256k16_f16);
-warpgroup_mma!(192, 96, m64n192k16_bf16, m64n192k16_f16);
-warpgroup_mma!(128, 64, m64n128k16_bf16, m64n128k16_f16);
-warpgroup_mma!(64, 32, m64n64k16_bf16, m64n64k16_f16);
+warpgroup_mma!(256, 128, [0 1 2 3], m64n256k16_bf16, m64n256k16_f16);
+warpgroup_mma!(192, 96, [0 1 2], m64n192k16_bf16, m64n192k16_f16);
+warpgroup_mma!(128, 64, [0 1], m64n128k16_bf16, m64n128k16_f16);
+warpgroup_mma!(64, 32, [0], m64n64k16_bf16, m64n64k16_f16);

@@ -2,10 +2,10 @@
 //! plain stores are spread over the lanes.
 
 use super::machine::{Cta, Patience, pause, store_row_ends};
-use super::{bulk, matrix, mbarrier, memory, sync};
+use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{Operand, Wait};
-use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, RowEnds, Signals, Watch};
-use crate::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr};
+use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, Reread, RowEnds, Signals, Watch};
+use crate::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, SmemAddr};
 
 /// A mover role: a warp, each thread with its own lane number.
 pub struct Warp {
@@ -27,6 +27,18 @@ impl Warp {
     #[inline(always)]
     fn is_first(&self) -> bool {
         self.lane == 0
+    }
+}
+
+impl Reread for Warp {
+    #[inline(always)]
+    fn reread<'a, T>(&self, args: &'a T) -> &'a T {
+        self.cta.reread(args)
+    }
+
+    #[inline(always)]
+    fn relocate(&self, _at: CtaPosition) -> CtaPosition {
+        thread::position()
     }
 }
 

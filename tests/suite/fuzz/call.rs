@@ -46,6 +46,9 @@ impl Plan {
                     .sm_margin(sm_margin)
                     .raster_group(fuzz.raster_group)
                     .first_epoch(first_epoch);
+                if let Some(tile) = fuzz.tile {
+                    builder = builder.tile(tile);
+                }
                 if fuzz.form.is_some() {
                     builder = builder.with_epilogue();
                 }

@@ -57,7 +57,7 @@ pub struct FuzzCase {
     pub form: Option<Form>,
     /// Whether tiles of a plain product are cut along K.
     pub split_k: SplitK,
-    /// The tile of a plain product, where it is not left to the plan.
+    /// The tile, where it is not left to the plan.
     pub tile: Option<[u32; 2]>,
     pub raster_group: u32,
     /// Elements between rows, beside those that alignment asks for.
@@ -169,7 +169,7 @@ impl FuzzCase {
         self.input.bytes() == 1 && self.form.is_none()
     }
 
-    /// Tiles that a plain product of these types may ask for.
+    /// Tiles that a plan for products of these types may ask for.
     pub fn tiles(&self) -> Vec<[u32; 2]> {
         let majors = match self.case.layout {
             Layout::Nt => [Major::K, Major::K],
@@ -177,16 +177,23 @@ impl FuzzCase {
             Layout::Tn => [Major::Mn, Major::Mn],
         };
         let is_of_this = |input, input_b, output| (input, input_b, output) == (self.input, self.input_b, self.output);
-        // Consumers in turns store rows in whole steps of 16 bytes, and have no epilogue.
+        // Consumers in turns store rows in whole steps of 16 bytes, and have no epilogue; over ranks they push, add in the
+        // epilogue, and want something to multiply.
         let turns = (self.case.n * self.output.bytes() as usize).is_multiple_of(16);
-        let is_plain = |op| match self.form {
+        let turns_over_ranks = turns
+            && self.case.k > 0
+            && (self.case.transport, self.case.placement) == (Transport::Push, Placement::Epilogue);
+        let may_be = |op| match (self.op, self.form) {
             // A tile with an epilogue is one without, too.
-            Some(_) => op == Op::GemmEpilogue,
-            None => op == Op::Gemm || op == Op::GemmPingPong && turns,
+            (FuzzOp::Gemm, Some(_)) => op == Op::GemmEpilogue,
+            (FuzzOp::Gemm, None) => op == Op::Gemm || op == Op::GemmPingPong && turns,
+            (FuzzOp::GemmReduceScatter, _) => {
+                op == Op::GemmReduceScatter || op == Op::GemmReduceScatterPingPong && turns_over_ranks
+            }
         };
         ENTRIES
             .iter()
-            .filter(|e| self.op == FuzzOp::Gemm && is_plain(e.op) && is_of_this(e.input, e.input_b, e.output))
+            .filter(|e| may_be(e.op) && is_of_this(e.input, e.input_b, e.output))
             .filter(|e| e.majors == majors)
             .map(|e| e.tile_extent())
             .collect()

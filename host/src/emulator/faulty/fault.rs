@@ -214,12 +214,14 @@ faults! {
     /// The storer ends without waiting for any of its copies.
     UnwaitedStores => "unwaited-stores", Storer, Op::GroupRead, Effect::OmitAll;
 
-    /// A consumer never hands its panel buffers to the loader, or, where consumers take turns, the other its turn.
+    /// A consumer never hands its panel buffers to the loader.
     MissingHandover => "missing-handover", Consumer, Op::Arrive("handover"), Effect::Omit;
     /// The loader takes the panel buffers without waiting for the handover.
     SkippedHandoverWait => "skipped-handover-wait", Loader, Op::Wait("handover"), Effect::PretendAll;
+    /// A consumer that multiplies tiles in turns never gives the other its turn.
+    MissingTurn => "missing-turn", Consumer, Op::Arrive("turn"), Effect::Omit;
     /// A consumer that multiplies tiles in turns takes its turn without waiting for it.
-    SkippedTurn => "skipped-turn", Consumer, Op::Wait("handover"), Effect::PretendAll;
+    SkippedTurn => "skipped-turn", Consumer, Op::Wait("turn"), Effect::PretendAll;
     /// The loader announces fewer bytes than the copy of a peer's panel brings.
     ExpectTxShortPartial => "expect-tx-short-partial", Loader, Op::Expect("partial_full"), Effect::Less;
     /// The loader announces more bytes than the copy of a peer's panel brings.

@@ -1,6 +1,6 @@
 //! What consumers do, with a fault or without.
 
-use super::super::mma::{Accumulator, Panel};
+use super::super::mma::{Accumulator, Panel, Rounded};
 use super::{Effect, Faulty, Op};
 use crate::kernels::config::{PANEL_ROWS, TileConfig};
 use crate::kernels::finish::Finish;
@@ -10,9 +10,14 @@ use crate::kernels::shape::{GlobalAddr, SmemAddr};
 impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
     type Acc = Accumulator;
     type Panel = Panel;
+    type Rounded = Rounded;
 
     fn zero_acc(&self) -> Accumulator {
         WarpgroupMma::<C>::zero_acc(self.agent)
+    }
+
+    fn any_acc(&self) -> Accumulator {
+        WarpgroupMma::<C>::any_acc(self.agent)
     }
 
     fn issue_mma(&self, acc: &mut Accumulator, a: SmemAddr, b: SmemAddr, accumulate: bool) {
@@ -52,8 +57,16 @@ impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
         WarpgroupMma::<C>::round(self.agent, panel)
     }
 
-    fn add(&self, left: Panel, right: &Panel) -> Panel {
-        WarpgroupMma::<C>::add(self.agent, left, right)
+    fn round_acc(&self, acc: &Accumulator) -> Rounded {
+        WarpgroupMma::<C>::round_acc(self.agent, acc)
+    }
+
+    fn rounded_panel<const P: u32>(&self, acc: &Rounded) -> Panel {
+        WarpgroupMma::<C>::rounded_panel::<P>(self.agent, acc)
+    }
+
+    fn add_to(&self, sum: &mut Panel, other: &Panel) {
+        WarpgroupMma::<C>::add_to(self.agent, sum, other);
     }
 
     fn load_panel(&self, src: SmemAddr, rows: u32) -> Panel {
