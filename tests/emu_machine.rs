@@ -309,7 +309,8 @@ fn a_ragged_panel_that_a_peer_sent_can_be_loaded_whole() {
                 _ => {
                     let slot = partial.consumer_wait(PipelineState::start())?;
                     let panel = WarpgroupMma::<Small>::load_panel(m, Small::SMEM.stage(slot.index()), 5);
-                    let twice = WarpgroupMma::<Small>::add(m, panel.clone(), &panel);
+                    let mut twice = panel.clone();
+                    WarpgroupMma::<Small>::add_to(m, &mut twice, &panel);
                     let free = panels.producer_acquire(PipelineState::start())?;
                     WarpgroupMma::<Small>::store_panel(m, Small::SMEM.panel(0, free.index()), &twice);
                     panels.producer_commit(free);

@@ -319,7 +319,13 @@ fn barriers_are_initialised_once_and_before_use() {
 
 #[test]
 fn an_accumulator_is_read_only_when_its_groups_are_done() {
-    let prepare = |reads: bool| {
+    #[derive(Clone, Copy)]
+    enum Read {
+        Panel,
+        Rounded,
+        Nothing,
+    }
+    let prepare = |read: Read| {
         move |emu: &mut Emulation| {
             let src = alloc(emu, 0, 32 << 10);
             launch(emu, 0, &[Role::Producer, Role::Consumer(0)], move |m, role| match role {
@@ -332,16 +338,20 @@ fn an_accumulator_is_read_only_when_its_groups_are_done() {
                     let mut acc = WarpgroupMma::<Small>::zero_acc(m);
                     WarpgroupMma::<Small>::issue_mma(m, &mut acc, STAGE, STAGE.plus(Small::A_BOX.bytes()), false);
                     WarpgroupMma::<Small>::wait_mma::<1>(m, &mut acc);
-                    if reads {
-                        WarpgroupMma::<Small>::panel::<0>(m, &acc);
+                    match read {
+                        Read::Panel => drop(WarpgroupMma::<Small>::panel::<0>(m, &acc)),
+                        Read::Rounded => drop(WarpgroupMma::<Small>::round_acc(m, &acc)),
+                        Read::Nothing => {}
                     }
                 }
             });
         }
     };
-    let error = broken(Violation::AccumulatorInFlight, Some(Role::Consumer(0)), prepare(true));
-    says(&error, &["panel 0", "1 wgmma groups running"]);
-    broken(Violation::AccumulatorInFlight, Some(Role::Consumer(0)), prepare(false));
+    for (read, words) in [(Read::Panel, "panel 0"), (Read::Rounded, "rounds an accumulator")] {
+        let error = broken(Violation::AccumulatorInFlight, Some(Role::Consumer(0)), prepare(read));
+        says(&error, &[words, "1 wgmma groups running"]);
+    }
+    broken(Violation::AccumulatorInFlight, Some(Role::Consumer(0)), prepare(Read::Nothing));
 }
 
 /// A configuration whose products are promoted; its stages are no larger than those of [`Small`].

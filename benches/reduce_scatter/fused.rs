@@ -22,13 +22,22 @@ pub struct Way {
     pub placement: Placement,
     pub sm_margin: u32,
     pub deadline: Duration,
+    /// Whether consumers multiply whole tiles in turns.
+    pub in_turns: bool,
 }
+
+/// The tile whose consumers take turns.
+pub const TURNS_TILE: [u32; 2] = [128, 192];
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
 impl Way {
     fn new(transport: Transport, placement: Placement, sm_margin: u32) -> Self {
-        Self { transport, placement, sm_margin, deadline: DEADLINE }
+        Self { transport, placement, sm_margin, deadline: DEADLINE, in_turns: false }
+    }
+
+    fn in_turns(self) -> Self {
+        Self { in_turns: true, ..self }
     }
 
     fn fits(&self, ranks: &Ranks) -> bool {
@@ -43,6 +52,7 @@ impl Way {
         ways.extend([4, 8, 16].map(|margin| Self::new(Push, Partition, margin)));
         ways.extend([0, 8, 16].map(|margin| Self::new(Staged, Partition, margin)));
         ways.extend([8, 16].map(|margin| Self::new(Staged, Epilogue, margin)));
+        ways.extend([0, 2].map(|margin| Self::new(Push, Epilogue, margin).in_turns()));
         ways.retain(|way| way.fits(ranks));
         ways
     }
@@ -64,8 +74,9 @@ impl Way {
     fn name(&self) -> String {
         let transport = format!("{:?}", self.transport).to_lowercase();
         let placement = format!("{:?}", self.placement).to_lowercase();
+        let turns = if self.in_turns { " in turns" } else { "" };
         let deadline = if self.deadline.is_zero() { ", no deadline" } else { "" };
-        format!("tilewire {transport} {placement} {}{deadline}", self.sm_margin)
+        format!("tilewire {transport} {placement} {}{turns}{deadline}", self.sm_margin)
     }
 }
 
@@ -81,7 +92,11 @@ impl Fused {
     pub fn all(ranks: &Ranks, extents: [usize; 3], ways: &[Way]) -> Result<Vec<Self>> {
         let [m, n, k] = ranks.on_one_rank(extents);
         let build = |way: &Way| {
-            let plan = GemmReduceScatter::builder(&ranks.world)
+            let mut builder = GemmReduceScatter::builder(&ranks.world);
+            if way.in_turns {
+                builder = builder.tile(TURNS_TILE);
+            }
+            let plan = builder
                 .shape(m, n, k)
                 .transport(way.transport)
                 .placement(way.placement)

@@ -7,6 +7,7 @@ use tilewire::measure::{Candidate, Ratio, calls_per_sample, interleave, num_sets
 use tilewire::ops::{Gemm, GemmReduceScatter, RankMatrices};
 use tilewire::{Layout, Result, World};
 
+use crate::fused::TURNS_TILE;
 use crate::support::operands::Operands;
 use crate::support::report::Report;
 use crate::support::{Options, rough_seconds, stream_of};
@@ -15,14 +16,15 @@ use crate::support::{Options, rough_seconds, stream_of};
 pub fn measure(gpu: &Gpu, options: &Options, report: &mut Report) -> Result<()> {
     let world = World::virtual_ranks(gpu.ordinal(), 1)?;
     let stream = stream_of(&world, 0, gpu)?;
-    let mut table = Table::new(["M×N×K", "time / GEMM's", "spread"]);
+    let mut table = Table::new(["M×N×K", "consumers", "time / GEMM's", "spread"]);
     let mut worst = 0.0f64;
     for extents in [[8192, 8192, 3584], [8192, 8192, 8192]] {
         let [m, n, k] = extents;
         let sets = num_sets(Operands::set_bytes(extents, m));
         let operands = Operands::new(gpu, &stream, Layout::Nt, extents, m, sets, 1)?;
         let gemm = Gemm::builder(&world, 0).shape(m, n, k).build()?;
-        let scatter = GemmReduceScatter::builder(&world).shape(m, n, k).build()?;
+        let together = GemmReduceScatter::builder(&world).shape(m, n, k).build()?;
+        let in_turns = GemmReduceScatter::builder(&world).shape(m, n, k).tile(TURNS_TILE).build()?;
         let given = |call: usize| {
             let [a, b, d] = operands.args(call);
             RankMatrices { a, b, d }
@@ -32,20 +34,29 @@ pub fn measure(gpu: &Gpu, options: &Options, report: &mut Report) -> Result<()> 
         let mut candidates = unsafe {
             [
                 Candidate::captured("gemm", calls, &stream, |call| gemm.launch(m, &given(call), None))?,
-                Candidate::captured("scatter", calls, &stream, |call| scatter.launch(m, &[given(call)], None))?,
+                Candidate::captured("together", calls, &stream, |call| together.launch(m, &[given(call)], None))?,
+                Candidate::captured("in turns", calls, &stream, |call| in_turns.launch(m, &[given(call)], None))?,
             ]
         };
         let samples = interleave(std::slice::from_ref(&stream), &mut candidates, options.rounds())?;
         drop(candidates);
-        scatter.finish()?;
-        let Some(ratio) = Ratio::of(&samples[0].worst(), &samples[1].worst()) else { continue };
-        let (name, cost) = (format!("{m}×{n}×{k}"), 1.0 / ratio.ratio);
-        worst = worst.max(cost);
-        table.row([name.clone(), format!("{cost:.4}"), format!("{:.1} %", ratio.spread * 100.0)]);
-        report.row(json!({ "single_rank": name, "relative": cost }));
-        report.ratio(name, "one rank / gemm", ratio);
+        together.finish()?;
+        in_turns.finish()?;
+        let mut best = f64::INFINITY;
+        for (consumers, times) in [("together", &samples[1]), ("in turns", &samples[2])] {
+            let Some(ratio) = Ratio::of(&samples[0].worst(), &times.worst()) else { continue };
+            let (name, cost) = (format!("{m}×{n}×{k}"), 1.0 / ratio.ratio);
+            best = best.min(cost);
+            table.row([name.clone(), consumers.into(), format!("{cost:.4}"), format!("{:.1} %", ratio.spread * 100.0)]);
+            report.row(json!({ "single_rank": name, "consumers": consumers, "relative": cost }));
+            let candidate = if consumers == "together" { "one rank / gemm" } else { "one rank in turns / gemm" };
+            report.ratio(name, candidate, ratio);
+        }
+        if best.is_finite() {
+            worst = worst.max(best);
+        }
     }
     report.table("GEMM + ReduceScatter with one rank against GEMM", table);
-    report.goal("time with one rank / GEMM's", (worst > 0.0).then_some(worst), 1.01, false);
+    report.goal("time with one rank / GEMM's, by the better consumers", (worst > 0.0).then_some(worst), 1.01, false);
     Ok(())
 }
