@@ -15,13 +15,13 @@ use super::gemm_reduce_scatter::{GemmReduceScatter, own_workspace, workspace};
 use crate::abi::{GemmReduceScatterArgs, Transport, WaitKind};
 use crate::collective::epilogue::{store_panels, write_panels};
 use crate::collective::mainloop::{load_operands, multiply};
-use crate::collective::setup::{init_barriers, operand_ring, panel_ring};
+use crate::collective::setup::{operand_ring, panel_ring};
 use crate::comm::route::owner_at_step;
 use crate::comm::signal::{tile_tag, wait_signal};
 use crate::comm::workspace::Workspace;
 use crate::config::{PANEL_ROWS, ROW_BYTES, SMEM_ALIGN, TileBox, TileConfig};
 use crate::layout::slot::{TileExtent, panel_offset};
-use crate::machine::{Aborted, Mbarriers, PutSignals, ReduceJob, Signals, ThreadRole, WarpgroupRole};
+use crate::machine::{Aborted, PutSignals, ReduceJob, Signals, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
 use crate::schedule::shared::{SharedTile, SharedTiles};
 use crate::shape::{CtaPosition, Rank, Role, SmemAddr, div_ceil, min};
@@ -239,11 +239,6 @@ impl<'a, C: TileConfig> Call<'a, C> {
 impl<C: TileConfig, const STAGES: u32> Kernel for FewRowsReduceScatter<C, STAGES> {
     type Args = GemmReduceScatterArgs;
     type Config = C;
-
-    #[inline(always)]
-    fn setup<M: Mbarriers>(m: &M) {
-        init_barriers::<M, C>(m);
-    }
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {

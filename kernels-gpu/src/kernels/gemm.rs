@@ -5,11 +5,11 @@ use crate::abi::GemmArgs;
 use crate::collective::epilogue::{scale, scale_factor, store_panels, write_panels};
 use crate::collective::mainloop::{load_operands, multiply};
 use crate::collective::result::store_to_d;
-use crate::collective::setup::{OperandRing, init_barriers, operand_ring, panel_ring};
+use crate::collective::setup::{OperandRing, operand_ring, panel_ring};
 use crate::collective::share::Shares;
 use crate::config::{Major, PANEL_ROWS, TileConfig};
 use crate::layout::slot::TileExtent;
-use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
+use crate::machine::{Aborted, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
 use crate::schedule::raster::Raster;
 use crate::schedule::split_k::{Part, SplitTiles};
@@ -90,11 +90,6 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
     type Config = C;
 
     #[inline(always)]
-    fn setup<M: Mbarriers>(m: &M) {
-        init_barriers::<M, C>(m);
-    }
-
-    #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &GemmArgs, at: CtaPosition, role: Role) -> Result<(), Aborted> {
         match role {
             Role::Producer => {
@@ -145,7 +140,4 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
         });
         Ok(())
     }
-
-    #[inline(always)]
-    fn leave<M: PutSignals>(_m: &M, _args: &GemmArgs, _at: CtaPosition) {}
 }

@@ -8,10 +8,10 @@ use crate::abi::{GemmEpilogueArgs, Operand, Source};
 use crate::collective::finish::finish_panels;
 use crate::collective::partials::{PartialsState, load_partials, store_results};
 use crate::collective::result::store_to_d;
-use crate::collective::setup::{init_barriers, operand_ring};
+use crate::collective::setup::operand_ring;
 use crate::config::{PANEL_BYTES, PANEL_ROWS, TileConfig};
 use crate::layout::slot::TileExtent;
-use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
+use crate::machine::{Aborted, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
 use crate::shape::{CtaPosition, Role, min};
 
@@ -21,11 +21,6 @@ pub struct GemmEpilogue<C, const STAGES: u32>(core::marker::PhantomData<C>);
 impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
     type Args = GemmEpilogueArgs;
     type Config = C;
-
-    #[inline(always)]
-    fn setup<M: Mbarriers>(m: &M) {
-        init_barriers::<M, C>(m);
-    }
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
@@ -85,7 +80,4 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
         });
         Ok(())
     }
-
-    #[inline(always)]
-    fn leave<M: PutSignals>(_m: &M, _args: &Self::Args, _at: CtaPosition) {}
 }

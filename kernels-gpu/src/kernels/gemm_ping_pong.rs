@@ -9,7 +9,7 @@ use crate::collective::mainloop::load_operands;
 use crate::collective::ping_pong::{Turn, init_turn_barriers, multiply_whole, store_whole};
 use crate::collective::setup::{operand_ring, panel_ring};
 use crate::config::{PANEL_ROWS, Registers, TileConfig};
-use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
+use crate::machine::{Aborted, Mbarriers, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
 use crate::schedule::raster::Raster;
 use crate::shape::{CtaPosition, Role, div_ceil};
@@ -113,7 +113,4 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmPingPong<C, STAGES> {
         }
         Ok(())
     }
-
-    #[inline(always)]
-    fn leave<M: PutSignals>(_m: &M, _args: &GemmArgs, _at: CtaPosition) {}
 }

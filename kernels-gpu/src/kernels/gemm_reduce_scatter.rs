@@ -15,12 +15,12 @@ use crate::collective::epilogue::{scale, scale_factor, store_panels, write_panel
 use crate::collective::finish::{finish_of, finish_panels, loads_per_panel};
 use crate::collective::mainloop::{load_operands, multiply};
 use crate::collective::partials::{PartialsState, add_partials, store_results};
-use crate::collective::setup::{init_barriers, operand_ring, panel_ring, stage_readers};
+use crate::collective::setup::{operand_ring, panel_ring, stage_readers};
 use crate::comm::signal::{put_local_signal, put_signal, tile_tag, wait_local_signal, wait_signal};
 use crate::comm::workspace::Workspace;
 use crate::config::{PANEL_ROWS, TileConfig};
 use crate::layout::slot::panel_offset;
-use crate::machine::{Aborted, Mbarriers, PutSignals, ReduceJob, RowsFinish, Signals, ThreadRole, WarpgroupRole};
+use crate::machine::{Aborted, PutSignals, ReduceJob, RowsFinish, Signals, ThreadRole, WarpgroupRole};
 use crate::pipeline::ring::ReadySlot;
 use crate::pipeline::state::PipelineState;
 use crate::schedule::chunked::{ChunkTile, ChunkedTiles};
@@ -443,11 +443,6 @@ fn workspace_at<C: TileConfig>(args: &GemmReduceScatterArgs, base: GlobalAddr) -
 impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatter<C, STAGES> {
     type Args = GemmReduceScatterArgs;
     type Config = C;
-
-    #[inline(always)]
-    fn setup<M: Mbarriers>(m: &M) {
-        init_barriers::<M, C>(m);
-    }
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {

@@ -4,9 +4,8 @@
 use super::Kernel;
 use super::gemm_reduce_scatter::{Call, GemmReduceScatter};
 use crate::abi::GemmReduceScatterEpilogueArgs;
-use crate::collective::setup::init_barriers;
 use crate::config::TileConfig;
-use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
+use crate::machine::{Aborted, PutSignals, ThreadRole, WarpgroupRole};
 use crate::shape::{CtaPosition, Role};
 
 /// The kernel; `STAGES` is `C::STAGES`.
@@ -15,11 +14,6 @@ pub struct GemmReduceScatterEpilogue<C, const STAGES: u32>(core::marker::Phantom
 impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatterEpilogue<C, STAGES> {
     type Args = GemmReduceScatterEpilogueArgs;
     type Config = C;
-
-    #[inline(always)]
-    fn setup<M: Mbarriers>(m: &M) {
-        init_barriers::<M, C>(m);
-    }
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {

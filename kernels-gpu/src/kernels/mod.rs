@@ -14,6 +14,7 @@ pub mod link;
 mod own_tiles;
 
 use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Watchdog};
+use crate::collective::setup::init_barriers;
 use crate::config::{Registers, TileConfig};
 use crate::machine::{Aborted, Mbarriers, PutSignals, ThreadRole, WarpgroupRole};
 use crate::shape::{CtaPosition, Role};
@@ -63,7 +64,10 @@ pub trait Kernel {
     const REGISTERS: Registers = Registers::MAIN;
 
     /// By one thread of each CTA, before the roles start.
-    fn setup<M: Mbarriers>(m: &M);
+    #[inline(always)]
+    fn setup<M: Mbarriers>(m: &M) {
+        init_barriers::<M, Self::Config>(m);
+    }
 
     /// One mover thread: producer, storer or loader.
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted>;
@@ -77,5 +81,8 @@ pub trait Kernel {
     ) -> Result<(), Aborted>;
 
     /// By one thread of each CTA, after all its roles have ended.
-    fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition);
+    #[inline(always)]
+    fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition) {
+        let _ = (m, args, at);
+    }
 }
