@@ -197,13 +197,9 @@ impl Gemm {
     /// # Errors
     /// As [`Self::run`]; [`Error::Argument`] for scales of 16-bit operands, and for tensors of another shape, type or rank.
     pub fn run_scaled(&self, m: usize, a: &Tensor, b: &Tensor, d: &mut Tensor, scales: TensorScales<'_>) -> Result<()> {
-        let (n, k, Variant { layout, input, input_b, output }) = (self.n as usize, self.k as usize, self.variant);
-        a.expect("a", self.rank, layout.a_shape(m, k), input)?;
-        b.expect("b", self.rank, layout.b_shape(n, k), input_b)?;
-        d.expect("d", self.rank, (m, n), output)?;
-        let scales = scales.on(self.rank)?;
+        let (matrices, scales) = (self.matrices(m, a, b, d)?, scales.on(self.rank)?);
         // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
-        unsafe { self.launch_scaled(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, scales, None)? };
+        unsafe { self.launch_scaled(m, &matrices, scales, None)? };
         self.finish()
     }
 
@@ -219,14 +215,20 @@ impl Gemm {
         d: &mut Tensor,
         epilogue: &TensorEpilogue<'_>,
     ) -> Result<()> {
+        let matrices = self.matrices(m, a, b, d)?;
+        let epilogue = epilogue.raw(self.rank, (m, self.n as usize), self.variant.output)?;
+        // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
+        unsafe { self.launch_with(m, &matrices, &epilogue, None)? };
+        self.finish()
+    }
+
+    /// Checks owned tensors.
+    fn matrices(&self, m: usize, a: &Tensor, b: &Tensor, d: &Tensor) -> Result<RankMatrices> {
         let (n, k, Variant { layout, input, input_b, output }) = (self.n as usize, self.k as usize, self.variant);
         a.expect("a", self.rank, layout.a_shape(m, k), input)?;
         b.expect("b", self.rank, layout.b_shape(n, k), input_b)?;
         d.expect("d", self.rank, (m, n), output)?;
-        let epilogue = epilogue.raw(self.rank, (m, n), output)?;
-        // SAFETY: the tensors are alive and of the right shape, and the call ends before their borrow does.
-        unsafe { self.launch_with(m, &RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() }, &epilogue, None)? };
-        self.finish()
+        Ok(RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() })
     }
 
     /// Waits for the calls on the world's own streams, and reports a fault.
