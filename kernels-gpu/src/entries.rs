@@ -109,7 +109,7 @@ const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
 /// Threads of a CTA of the link kernel.
 pub const LINK_THREADS: u32 = 512;
 
-/// The link kernel, which is no [`Kernel`](crate::kernels::Kernel) with roles and so stands beside the table. Its shared memory
+/// The link kernel, which is no [`Kernel`] with roles and so stands beside the table. Its shared memory
 /// is the plan of the smaller tile, whose barriers it takes for its buffers.
 pub const LINK: Entry = Entry { threads: LINK_THREADS, ..entry::<Tile64x128, LinkArgs>("sm90_link", Op::Link) };
 
