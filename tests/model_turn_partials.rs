@@ -83,7 +83,6 @@ fn each_consumers_buffers_pass_to_the_loader_after_its_last_tile_for_others() {
 
 #[test]
 fn a_consumer_may_have_more_turns_than_the_other() {
-    model("own tiles in turns, 2 ranks, 3 tiles", 1, 2, 3, Timing::Early, None);
     model("own tiles in turns, 2 ranks, 1 tile", 2, 2, 1, Timing::Early, None);
 }
 
