@@ -319,12 +319,7 @@ fn barriers_are_initialised_once_and_before_use() {
 
 #[test]
 fn an_accumulator_is_read_only_when_its_groups_are_done() {
-    #[derive(Clone, Copy)]
-    enum Read {
-        Panel,
-        Rounded,
-        Nothing,
-    }
+    type Read = fn(&Agent, &<Agent<'_> as WarpgroupMma<Small>>::Acc);
     let prepare = |read: Read| {
         move |emu: &mut Emulation| {
             let src = alloc(emu, 0, 32 << 10);
@@ -338,20 +333,18 @@ fn an_accumulator_is_read_only_when_its_groups_are_done() {
                     let mut acc = WarpgroupMma::<Small>::zero_acc(m);
                     WarpgroupMma::<Small>::issue_mma(m, &mut acc, STAGE, STAGE.plus(Small::A_BOX.bytes()), false);
                     WarpgroupMma::<Small>::wait_mma::<1>(m, &mut acc);
-                    match read {
-                        Read::Panel => drop(WarpgroupMma::<Small>::panel::<0>(m, &acc)),
-                        Read::Rounded => drop(WarpgroupMma::<Small>::round_acc(m, &acc)),
-                        Read::Nothing => {}
-                    }
+                    read(m, &acc);
                 }
             });
         }
     };
-    for (read, words) in [(Read::Panel, "panel 0"), (Read::Rounded, "rounds an accumulator")] {
+    let panel: Read = |m, acc| drop(WarpgroupMma::<Small>::panel::<0>(m, acc));
+    let rounded: Read = |m, acc| drop(WarpgroupMma::<Small>::round_acc(m, acc));
+    for (read, words) in [(panel, "panel 0"), (rounded, "rounds an accumulator")] {
         let error = broken(Violation::AccumulatorInFlight, Some(Role::Consumer(0)), prepare(read));
         says(&error, &[words, "1 wgmma groups running"]);
     }
-    broken(Violation::AccumulatorInFlight, Some(Role::Consumer(0)), prepare(Read::Nothing));
+    broken(Violation::AccumulatorInFlight, Some(Role::Consumer(0)), prepare(|_, _| ()));
 }
 
 /// A configuration whose products are promoted; its stages are no larger than those of [`Small`].

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::epilogue::{RawEpilogue, Result2d, TensorEpilogue, not_planned};
-use super::gemm_reduce_scatter::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP, RankMatrices, maps};
+use super::gemm_reduce_scatter::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP, RankMatrices};
 use super::gemm_shares::Shares;
+use super::maps::maps;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::kernels::abi::{GemmArgs, GemmEpilogueArgs, MAPS, Operand, Watchdog};

@@ -5,6 +5,7 @@ pub mod gemm;
 pub mod gemm_reduce_scatter;
 mod gemm_shares;
 mod kernels;
+mod maps;
 mod pacing;
 mod reduce_scatter_epilogue;
 

@@ -1,0 +1,35 @@
+//! What the tensor maps of a call describe.
+
+use crate::error::Result;
+use crate::kernels::abi::MAPS;
+use crate::kernels::entries::{Entry, Op};
+use crate::plan::Variant;
+use crate::plan::operand::{MapSpec, MatrixArg, MatrixRole};
+
+/// Describes A, B and D of one rank: `[m, rows of D, n, k]`.
+pub(crate) fn maps(
+    variant: Variant,
+    entry: &Entry,
+    [m, d_rows, n, k]: [u32; 4],
+    [a, b, d]: [MatrixArg; 3],
+    rank: usize,
+) -> Result<[Option<MapSpec>; MAPS]> {
+    let role = |name| MatrixRole { name, rank };
+    // A product without rows or without columns reads neither A nor B.
+    let (m, n) = if m == 0 || n == 0 { (0, 0) } else { (m, n) };
+    let (a_shape, b_shape) =
+        (variant.layout.a_shape(m as usize, k as usize), variant.layout.b_shape(n as usize, k as usize));
+    let d_map = d.describe(role("D"), (d_rows as usize, n as usize), variant.output, entry.boxes[2])?;
+    // Kernels cut A's box to the rows of a call in the same way; that for few rows of every rank stores no box of D.
+    let (a_box, d_map) = match entry.op {
+        Op::FewRowsReduceScatter => (entry.boxes[0].cut_to(m), None),
+        Op::Gemm | Op::GemmPingPong | Op::GemmEpilogue => (entry.boxes[0].of_rows(entry.majors[0], m), d_map),
+        _ => (entry.boxes[0], d_map),
+    };
+    Ok([
+        a.describe(role("A"), a_shape, variant.input, a_box)?,
+        b.describe(role("B"), b_shape, variant.input_b, entry.boxes[1])?,
+        d_map,
+        None,
+    ])
+}
