@@ -6,14 +6,14 @@
 use super::epilogue::for_each_panel;
 use super::partials::sum_over_ranks;
 use super::ping_pong::HALVES;
-use super::setup::{panel_ring, partial_ring};
+use super::setup::partial_ring;
 use crate::abi::WaitKind;
 use crate::config::{PANEL_BUFS, PANEL_BYTES, ROW_BYTES, TileConfig};
 use crate::layout::slot::TileExtent;
 use crate::machine::{Aborted, BulkCopy, Mbarriers, ThreadRole, WarpgroupMma, Watch};
 use crate::pipeline::state::PipelineState;
 use crate::pipeline::wait::wait_mbarrier;
-use crate::shape::{GlobalAddr, Parity, Role, SmemAddr, WARPS_PER_WARPGROUP, div_rem, max, min};
+use crate::shape::{GlobalAddr, Role, SmemAddr, WARPS_PER_WARPGROUP, div_rem, max};
 
 /// The turn at an own tile: numbered among all turns of the CTA, and among those at own tiles. Even turns are consumer 0's.
 #[derive(Clone, Copy, Debug)]
@@ -83,14 +83,10 @@ impl LivePanels {
     }
 }
 
-/// Loader: waits until the buffers of `consumer` are its own, after the CTA's first `before` turns.
+/// Panels that `consumer` has for others in the CTA's first `turns` turns.
 #[inline(always)]
-pub fn take_buffers_of<M: Mbarriers + Watch, C: TileConfig>(m: &M, consumer: u32, before: u32) -> Result<(), Aborted> {
-    let handover = C::SMEM.handover(consumer);
-    wait_mbarrier(m, Role::Loader, WaitKind::Handover, consumer, handover, Parity::of_phase(0))?;
-    let panels = (before + 1 - consumer) / 2 * HALVES * C::PANELS;
-    let state = PipelineState::start().advanced_by(panels);
-    panel_ring::<M, C>(m, Role::Loader, consumer).producer_tail(state, min(panels, PANEL_BUFS))
+pub const fn panels_for_others<C: TileConfig>(consumer: u32, turns: u32) -> u32 {
+    (turns + 1 - consumer) / 2 * HALVES * C::PANELS
 }
 
 /// Loader: brings the peers' panels of an own tile, in rank order. `who()` is this rank and the number of ranks, `slot(peer)` is

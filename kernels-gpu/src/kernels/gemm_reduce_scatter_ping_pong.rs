@@ -16,10 +16,11 @@ use super::gemm_reduce_scatter::{GemmReduceScatter, own_workspace, tiles, worksp
 use crate::abi::{GemmReduceScatterArgs, Operand, WaitKind};
 use crate::collective::epilogue::write_panels;
 use crate::collective::mainloop::load_operands;
+use crate::collective::partials::take_buffers_of;
 use crate::collective::ping_pong::{HALVES, Turn, init_turn_barriers, multiply_whole, store_whole};
 use crate::collective::setup::{OperandRing, operand_ring, panel_ring};
 use crate::collective::turn_partials::{
-    LivePanels, OwnTurn, add_partials_of_half, load_partials_of, loads_for, store_results_of, take_buffers_of,
+    LivePanels, OwnTurn, add_partials_of_half, load_partials_of, loads_for, panels_for_others, store_results_of,
 };
 use crate::comm::signal::{put_signal, tile_tag, wait_signal};
 use crate::config::{PANEL_ROWS, Registers, TileConfig};
@@ -170,7 +171,8 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut at = OwnTurn::first(self.turns_for_others());
         while let Some(tile) = self.again(m).tile(at.turn) {
             if at.is_consumers_first() {
-                take_buffers_of::<M, C>(m, at.consumer(), self.again(m).turns_for_others())?;
+                let panels = panels_for_others::<C>(at.consumer(), self.again(m).turns_for_others());
+                take_buffers_of::<M, C>(m, at.consumer(), panels)?;
             }
             let epoch = self.again(m).epoch(m);
             self.wait_partials(m, tile.index, epoch)?;
