@@ -137,12 +137,13 @@ impl Bench<'_> {
         operands.result(operands.extents[0])
     }
 
-    /// Each tile with and without cuts along K, beside what a plan chooses by itself.
+    /// Each tile whole, cut into parts and cut into runs, beside what a plan chooses by itself and what it takes where no call
+    /// may start before the one ahead has ended.
     fn cuts(&self, report: &mut Report) -> Result<()> {
         let tiles = [[128, 256], [128, 128], [64, 128], [128, 64], [64, 64]];
-        let of_tile = |[rows, cols]: [u32; 2]| [format!("{rows}×{cols}"), "cut".to_string()];
+        let of_tile = |[rows, cols]: [u32; 2]| [format!("{rows}×{cols}"), "parts".to_string(), "runs".to_string()];
         let first = std::iter::once("nt M×N×K, µs".to_string());
-        let last = ["chosen".to_string(), "chosen / best".to_string()];
+        let last = ["chosen", "chosen / best", "not early", "early / not"].map(str::to_string);
         let mut table = Table::new(first.chain(tiles.into_iter().flat_map(of_tile)).chain(last));
         for extents in [
             [8192, 1280, 8192],
@@ -157,6 +158,8 @@ impl Bench<'_> {
             [16, 12288, 6144],
             [16, 6144, 12288],
             [16, 12288, 1536],
+            [128, 6144, 12288],
+            [1, 4608, 12288],
             [1, 12288, 6144],
         ] {
             let [m, n, k] = extents;
@@ -166,9 +169,11 @@ impl Bench<'_> {
                 |tile, split_k| Gemm::builder(&self.world, 0).shape(m, n, k).tile(tile).split_k(split_k).build();
             let mut plans = Vec::new();
             for tile in tiles {
-                plans.extend([fixed(tile, SplitK::Never)?, fixed(tile, SplitK::Always)?]);
+                let cuts = [SplitK::Never, SplitK::Always, SplitK::Runs];
+                plans.extend(cuts.into_iter().map(|cut| fixed(tile, cut)).collect::<Result<Vec<_>>>()?);
             }
             plans.push(self.plan(Layout::Nt, extents, 0)?);
+            plans.push(Gemm::builder(&self.world, 0).shape(m, n, k).dependent_launch(false).build()?);
             let calls = calls_per_sample(rough_seconds(extents));
             // SAFETY: operands and plans live until the end of the loop's body, and nothing else uses them.
             let mut candidates = plans
@@ -179,13 +184,16 @@ impl Bench<'_> {
                 .collect::<Result<Vec<_>>>()?;
             let samples = interleave(std::slice::from_ref(&self.stream), &mut candidates, 9)?;
             let us: Vec<f64> = samples.iter().map(|s| s.seconds() * 1e6).collect();
-            let (chosen, fixed) =
-                us.split_last().ok_or_else(|| tilewire::Error::argument("plans", 0, "there are some"))?;
+            let [fixed @ .., chosen, not_early] = us.as_slice() else {
+                return Err(tilewire::Error::argument("plans", us.len(), "there are some"));
+            };
             let best = fixed.iter().copied().fold(f64::INFINITY, f64::min);
             let shape = format!("{m}×{n}×{k}");
             let mut cells = vec![shape.clone()];
-            cells.extend(us.iter().map(|us| format!("{us:.1}")));
+            cells.extend(fixed.iter().chain([chosen]).map(|us| format!("{us:.1}")));
             cells.push(format!("{:.3}", chosen / best));
+            cells.push(format!("{not_early:.1}"));
+            cells.push(format!("{:.3}", chosen / not_early));
             table.row(cells);
             report.row(json!({ "cuts": shape, "us": us }));
         }

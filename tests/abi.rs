@@ -27,7 +27,7 @@ fn fields_lie_where_the_kernels_read_them() {
     assert_layout!(Launch<GemmArgs>, size 704, align 16, { maps: 0, args: 512 });
     assert_layout!(Launch<GemmReduceScatterArgs>, size 784, align 16, { maps: 0, args: 512 });
     assert_layout!(GemmArgs, size 184, align 8, {
-        m: 0, n: 4, k: 8, raster_group: 12, split_tiles: 16, parts: 20, shares: 24, share_room: 32, reserved: 36, d: 40,
+        m: 0, n: 4, k: 8, raster_group: 12, split_tiles: 16, parts: 20, shares: 24, share_room: 32, abreast: 36, d: 40,
         d_stride: 48, scales: 56, watchdog: 72,
     });
     assert_layout!(GemmReduceScatterArgs, size 272, align 8, {

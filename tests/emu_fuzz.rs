@@ -97,7 +97,7 @@ fn cases_cover_every_choice() {
     for form in FORMS {
         some(&format!("{form:?}"), &|c| c.form == Some(form));
     }
-    for split_k in [SplitK::Auto, SplitK::Never, SplitK::Always] {
+    for split_k in [SplitK::Auto, SplitK::Never, SplitK::Always, SplitK::Runs] {
         some(&format!("{split_k:?}"), &|c| c.op == FuzzOp::Gemm && c.split_k == split_k);
     }
     for tile in [[128, 256], [64, 128], [128, 128]] {

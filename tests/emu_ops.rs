@@ -126,6 +126,11 @@ fn cut_tiles_are_right_in_every_layout_and_type() -> TestResult {
 }
 
 #[test]
+fn every_call_waits_for_the_one_ahead() -> TestResult {
+    suite::chain::every_call_waits_for_the_one_ahead(&world(1, 1), 136, &[1, 70, 130], 13)
+}
+
+#[test]
 fn consumers_in_turns_are_right() -> TestResult {
     suite::turns::every_variant(&world(1, 3), &[[130, 200, 24], [300, 600, 64], [60, 584, 328]])?;
     suite::turns::what_it_cannot_do_is_refused(&world(1, 3))

@@ -102,7 +102,7 @@ impl Run {
         }
         case.scales = case.may_have_scales().then_some(0);
         if op == FuzzOp::Gemm {
-            case.split_k = [SplitK::Auto, SplitK::Always][pick(14, 2)];
+            case.split_k = [SplitK::Auto, SplitK::Always, SplitK::Runs][pick(14, 3)];
         }
         let tiles = case.tiles();
         case.tile = tiles.get(pick(15, 1 + tiles.len())).copied();
@@ -221,7 +221,7 @@ fn schedules_cover_every_way_kernel_and_world_size() {
         some(&format!("fused {form:?}"), &|c| is_fused(c) && c.form == Some(form));
     }
     for tile in [[128, 256], [64, 128], [128, 128]] {
-        for split_k in [SplitK::Auto, SplitK::Always] {
+        for split_k in [SplitK::Auto, SplitK::Always, SplitK::Runs] {
             some(&format!("{tile:?} {split_k:?}"), &|c| (c.tile, c.split_k) == (Some(tile), split_k));
         }
     }

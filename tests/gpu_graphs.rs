@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use common::{Case, TestResult, expect_eq, text};
 use gpu_support::{Bits, Job, stream_of, virtual_ranks};
+use half::bf16;
 use tilewire::driver::{CaptureMode, DeviceBuffer, Event, Function, Gpu, Graph, LaunchShape, Module, Stream, launch};
 use tilewire::kernels::abi::{Launch, MAPS, Placement, TensorMap, Transport};
-use tilewire::world::{RawStream, World};
+use tilewire::ops::{Gemm, RankMatrices};
+use tilewire::world::{RawStream, Tensor, World};
 
 const RANKS: usize = 4;
 const REPLAYS: usize = 5;
@@ -116,6 +118,40 @@ fn first_call(gpu: &Gpu) -> TestResult {
     Ok(())
 }
 
+/// Plain products of which each reads what the one ahead wrote: in a graph too they may start before that one has ended.
+fn chained(gpu: &Gpu) -> TestResult {
+    let (world, n, calls) = (virtual_ranks(1)?, 1000, 24);
+    for (m, mode) in [1, 130, 2000].into_iter().zip([MODES[0], MODES[1], MODES[0]]) {
+        let x: Vec<bf16> = (0..m * n).map(|at| bf16::from_f32((at * 31 % 251) as f32 - 125.0)).collect();
+        let w = suite::chain::weights(n).map_err(text)?;
+        let w = Tensor::from_slice(&world, 0, n, n, w.data()).map_err(text)?;
+        let plan = Gemm::builder(&world, 0).shape(m, n, n).build().map_err(text)?;
+        let tensors = [Tensor::from_slice(&world, 0, m, n, &x), Tensor::poisoned::<bf16>(&world, 0, m, n)];
+        let [here, there] = tensors.map(|tensor| tensor.map_err(text));
+        let (here, there) = (here?, there?);
+        let stream = Stream::new(gpu).map_err(text)?;
+        let capture = stream.begin_capture(mode).map_err(text)?;
+        for call in 0..calls {
+            let [a, d] = if call % 2 == 0 { [here.arg(), there.arg()] } else { [there.arg(), here.arg()] };
+            let given = RankMatrices { a, b: w.arg(), d };
+            // SAFETY: the tensors are of the plan's shape, and live until the stream has been waited for.
+            unsafe { plan.launch(m, &given, Some(RawStream(stream.raw().cast()))) }.map_err(text)?;
+        }
+        let mut graph = capture.end().map_err(text)?;
+        for replay in 1..=REPLAYS {
+            // SAFETY: as above.
+            unsafe { graph.launch(&stream) }.map_err(text)?;
+            unsafe { graph.launch(&stream) }.map_err(text)?;
+            stream.synchronize().map_err(text)?;
+            plan.check().map_err(text)?;
+            let found: Vec<f32> = here.to_vec::<bf16>().map_err(text)?.iter().map(|v| v.to_f32()).collect();
+            let right = suite::chain::expected(&x, n, 2 * replay * calls);
+            expect_eq(&format!("{m} rows, replay {replay}, is right"), found == right, true)?;
+        }
+    }
+    Ok(())
+}
+
 /// Epochs live on the device: they wrap between replays of one graph.
 fn wrap(gpu: &Gpu) -> TestResult {
     let world = virtual_ranks(RANKS)?;
@@ -214,6 +250,7 @@ fn main() -> ExitCode {
         Case::one("replays_with_new_operands_are_right_on_the_worlds_streams", on_world_streams),
         Case::one("replays_with_new_operands_are_right_on_the_callers_streams", on_own_streams),
         Case::one("the_first_call_of_a_plan_may_be_in_a_capture", first_call),
+        Case::one("chained_products_are_right_in_a_graph", chained),
         Case::one("epochs_wrap_between_replays", wrap),
         Case::one("replays_may_follow_each_other_without_a_wait", back_to_back),
         Case::one("a_rank_whose_branch_starts_late_changes_nothing", delayed_rank),

@@ -150,6 +150,12 @@ fn cut_tiles_are_right_in_every_layout_and_type(_: &Gpu) -> TestResult {
     )
 }
 
+fn every_call_waits_for_the_one_ahead(_: &Gpu) -> TestResult {
+    let calls = if is_small() { 3 } else { 200 };
+    let rows = some_of(&[1, 130, 512, 64, 4000], 2);
+    suite::chain::every_call_waits_for_the_one_ahead(&virtual_ranks(1)?, 1000, rows, calls)
+}
+
 fn consumers_in_turns_are_right(_: &Gpu) -> TestResult {
     let world = virtual_ranks(1)?;
     suite::turns::every_variant(
@@ -242,6 +248,7 @@ fn main() -> ExitCode {
         Case::one("cut_tiles_are_right_in_every_layout_and_type", cut_tiles_are_right_in_every_layout_and_type),
         Case::one("consumers_in_turns_are_right", consumers_in_turns_are_right),
         Case::one("consumers_in_turns_are_right_over_ranks", consumers_in_turns_are_right_over_ranks),
+        Case::one("every_call_waits_for_the_one_ahead", every_call_waits_for_the_one_ahead),
         Case::one("cut_tiles_lose_no_stage", cut_tiles_lose_no_stage),
         Case::one("every_tile_over_its_grids", every_tile_over_its_grids),
         Case::one("boxes_of_a_are_cut_to_few_rows", boxes_of_a_are_cut_to_few_rows),

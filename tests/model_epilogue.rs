@@ -30,7 +30,7 @@ fn args<C: TileConfig>(problem: &Problem, source: Source) -> GemmEpilogueArgs {
         parts: 1,
         shares: none,
         share_room: 0,
-        reserved: 0,
+        abreast: 0,
         d: problem.d(RANK),
         d_stride: u64::from(n) * 2,
         scales: [none; 2],

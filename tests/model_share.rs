@@ -24,23 +24,24 @@ const CALLS: u32 = 2;
 const SHARES: GlobalAddr = GlobalAddr(1 << 32);
 const D: GlobalAddr = GlobalAddr(2 << 32);
 
-/// The tiles of one row of D, all of them cut.
+/// The tiles of one row of D, all of them cut: into parts of one step along K each, or into runs.
 #[derive(Clone, Copy)]
 struct Work {
     tiles: u32,
-    parts: u32,
+    k_tiles: u32,
+    in_runs: bool,
     ctas: u32,
 }
 
 impl Work {
-    /// One step along K a part.
     fn split(&self) -> SplitTiles {
-        let Self { tiles, parts, ctas } = *self;
-        SplitTiles { tiles, split_tiles: tiles, parts, k_tiles: parts, ctas }
+        let Self { tiles, k_tiles, in_runs, ctas } = *self;
+        SplitTiles { tiles, split_tiles: tiles, parts: k_tiles, abreast: u32::from(in_runs), k_tiles, ctas }
     }
 
+    /// Places for what is given away.
     fn given(&self) -> u32 {
-        all_given(self.tiles, self.parts)
+        if self.in_runs { self.ctas } else { all_given(self.tiles, self.k_tiles) }
     }
 
     fn word(&self, place: u32) -> GlobalAddr {
@@ -62,13 +63,13 @@ impl Work {
         GemmArgs {
             m: 64,
             n: 64 * self.tiles,
-            k: Config::TILE_K * self.parts,
+            k: Config::TILE_K * self.k_tiles,
             raster_group: 1,
             split_tiles: self.tiles,
-            parts: self.parts,
+            parts: self.k_tiles,
             shares: SHARES,
             share_room: self.given(),
-            reserved: 0,
+            abreast: self.split().abreast,
             d: D,
             d_stride: D_STRIDE,
             scales: [nowhere; 2],
@@ -87,16 +88,21 @@ impl Work {
 
     /// What D must hold of the tile that a CTA finishes as its `nth` unit, counted from 1.
     fn finished(&self, tile: u32, nth: u32) -> u32 {
-        let part = |number| multiplied::<Config>(0, 64 * tile, 0, number..number + 1);
-        (1..self.parts).fold(part(0), |sum, number| shared(sum, part(number))).wrapping_add(nth * 100)
+        let mut parts: Vec<_> = (0..self.ctas).flat_map(|cta| self.parts(cta)).filter(|part| part.tile == tile).collect();
+        parts.sort_unstable_by_key(|part| part.k_begin);
+        let sums = parts.into_iter().map(|part| multiplied::<Config>(0, 64 * tile, 0, part.k_begin..part.k_end));
+        sums.reduce(shared).expect("a tile has parts").wrapping_add(nth * 100)
+    }
+
+    fn parts(&self, cta: u32) -> Vec<Part> {
+        let split = self.split();
+        let mut progress = split.start(CtaPosition { cta, num_ctas: self.ctas });
+        std::iter::from_fn(|| split.next(&mut progress)).collect()
     }
 
     fn check_result(&self, memory: &Memory) {
         for cta in 0..self.ctas {
-            let (split, mut nth) = (self.split(), 0);
-            let mut progress = split.start(CtaPosition { cta, num_ctas: self.ctas });
-            while let Some(part) = split.next(&mut progress) {
-                nth += 1;
+            for (part, nth) in self.parts(cta).into_iter().zip(1..) {
                 if !part.is_given_away() {
                     let found = memory.payload(d_panel(D, 0, 64 * part.tile)).read();
                     assert_eq!(found, self.finished(part.tile, nth), "a tile is the sum of other parts");
@@ -142,11 +148,13 @@ fn model(name: &str, preemptions: usize, work: Work, mutant: Option<Mutant>) {
 }
 
 /// CTA 0 gives to CTA 1.
-const PAIR: Work = Work { tiles: 1, parts: 2, ctas: 2 };
+const PAIR: Work = Work { tiles: 1, k_tiles: 2, in_runs: false, ctas: 2 };
 /// Each CTA gives to the other, and takes from it.
-const CROSSED: Work = Work { tiles: 3, parts: 2, ctas: 2 };
+const CROSSED: Work = Work { tiles: 3, k_tiles: 2, in_runs: false, ctas: 2 };
 /// CTAs 0 and 1 give to CTA 2.
-const THREE: Work = Work { tiles: 1, parts: 3, ctas: 3 };
+const THREE: Work = Work { tiles: 1, k_tiles: 3, in_runs: false, ctas: 3 };
+/// CTA 1 gives the end of a tile to CTA 0, then takes the end of its own from CTA 2.
+const CHAIN: Work = Work { tiles: 2, k_tiles: 3, in_runs: true, ctas: 3 };
 
 fn mutant(mutant: Mutant) {
     model("share, mutant", 2, PAIR, Some(mutant));
@@ -160,6 +168,11 @@ fn what_a_cta_gives_is_added_once_in_every_call() {
 #[test]
 fn ctas_that_give_to_each_other_do_not_wait_in_a_circle() {
     model("share, 2 CTAs, 3 tiles", 3, CROSSED, None);
+}
+
+#[test]
+fn runs_that_end_within_tiles_are_passed_down_the_ctas() {
+    model("share, 3 CTAs in runs, 2 tiles", 2, CHAIN, None);
 }
 
 #[test]

@@ -214,16 +214,16 @@ pub struct GemmArgs {
     pub k: u32,
     /// Rows of tiles that are walked together (see `schedule::raster`).
     pub raster_group: u32,
-    /// Tiles that are cut along K (see `schedule::split_k`); 0 where none is, and then `shares` is not used.
+    /// Tiles that are cut along K into parts (see `schedule::split_k`).
     pub split_tiles: u32,
     /// Parts of each of these; at least 1.
     pub parts: u32,
-    /// Where CTAs leave sums for each other: see `collective::share`.
+    /// Where CTAs leave sums for each other: see `collective::share`. Not used where no tile is cut.
     pub shares: GlobalAddr,
     /// Parts that there is room for at `shares`.
     pub share_room: u32,
-    /// Unused; keeps the layout free of padding.
-    pub reserved: u32,
+    /// Tiles that neighbouring CTAs walk side by side in runs of equal length; 0 where tiles are cut into parts, or not at all.
+    pub abreast: u32,
     /// First element of D, for the ends of rows that no box stores.
     pub d: GlobalAddr,
     /// Bytes from one row of D to the next.

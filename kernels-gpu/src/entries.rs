@@ -54,6 +54,8 @@ pub struct Entry {
     pub threads: u32,
     /// Whether it can cut tiles along K (plain products).
     pub splits: bool,
+    /// Whether it may start before the kernel ahead of it in its stream has ended.
+    pub overlaps_previous: bool,
     /// CTAs of a cluster, written as `.reqnctapercluster` when above 1.
     pub cluster: u32,
     /// Dynamic shared memory in bytes.
@@ -81,7 +83,7 @@ impl Entry {
 
 const fn entry_of<K: Kernel>(name: &'static str, op: Op) -> Entry {
     const { assert!(K::REGISTERS.fit(K::Config::CONSUMERS), "setmaxnreg totals exceed the register file") };
-    entry::<K::Config, K::Args>(name, op)
+    Entry { overlaps_previous: K::OVERLAPS_PREVIOUS, ..entry::<K::Config, K::Args>(name, op) }
 }
 
 const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
@@ -95,6 +97,7 @@ const fn entry<C: TileConfig, Args>(name: &'static str, op: Op) -> Entry {
         majors: [C::A_MAJOR, C::B_MAJOR],
         threads: C::THREADS,
         splits: matches!(op, Op::Gemm | Op::GemmEpilogue) && C::SPLITS,
+        overlaps_previous: false,
         cluster: 1,
         smem_bytes: C::SMEM.total_bytes,
         param_bytes: size_of::<Launch<Args>>(),

@@ -46,6 +46,9 @@ where
             sync::fence_mbarrier_init();
         }
         sync::sync_threads();
+        if K::OVERLAPS_PREVIOUS {
+            sync::wait_for_previous();
+        }
         // An aborted role just ends: the fault record says why, and the host sees it.
         if tid < WARPGROUP_THREADS {
             sync::give_registers::<K>();

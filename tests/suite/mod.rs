@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses a part")]
 
 pub mod arguments;
+pub mod chain;
 pub mod epilogue;
 pub mod epilogue_over_ranks;
 pub mod few_rows;

@@ -45,16 +45,28 @@ fn operands<I: Scalar>(layout: Layout, [m, n, k]: [usize; 3]) -> [Matrix<I>; 2] 
     [uniform::<I>(ar, ac, 5), uniform::<I>(br, bc, 6)]
 }
 
+/// Ways to cut.
+const CUTS: [SplitK; 2] = [SplitK::Always, SplitK::Runs];
+
 fn is_right<I: Scalar, O: Scalar>(world: &World, layout: Layout, shape: [usize; 3]) -> TestResult {
+    CUTS.into_iter().try_for_each(|split_k| is_right_cut::<I, O>(world, layout, split_k, shape))
+}
+
+fn is_right_cut<I: Scalar, O: Scalar>(
+    world: &World,
+    layout: Layout,
+    split_k: SplitK,
+    shape: [usize; 3],
+) -> TestResult {
     let [a, b] = operands::<I>(layout, shape);
-    let d = product::<I, O>(world, layout, SplitK::Always, [&a, &b], shape, 3)?;
+    let d = product::<I, O>(world, layout, split_k, [&a, &b], shape, 3)?;
     let truth = gemm(layout, a.view(), b.view()).map_err(|e| e.to_string())?;
     let numerics =
         GemmNumerics { k_per_rank: shape[2], world: 1, out: O::ELEMENT, partials: O::ELEMENT, scale: 1.0 / 3.0 };
     compare(d.view(), truth.view(), numerics.tolerance())
         .and_then(|report| report.check())
         .map(drop)
-        .map_err(|e| format!("{layout} {shape:?} {} → {}: {e}", I::ELEMENT.name(), O::ELEMENT.name()))
+        .map_err(|e| format!("{layout} {shape:?} {split_k:?} {} → {}: {e}", I::ELEMENT.name(), O::ELEMENT.name()))
 }
 
 /// Every layout and type, over shapes with fewer tiles than SMs and with more.
@@ -80,9 +92,12 @@ pub fn integers_are_exact(world: &World, shapes: &[[usize; 3]]) -> TestResult {
             });
             let (a, b) = (a.map_err(|e| e.to_string())?, b.map_err(|e| e.to_string())?);
             let whole = product::<bf16, f32>(world, layout, SplitK::Never, [&a, &b], shape, 1)?;
-            let cut = product::<bf16, f32>(world, layout, SplitK::Always, [&a, &b], shape, 2)?;
-            if bits(&[whole]) != bits(&[cut]) {
-                return Err(format!("{layout} {shape:?}: cut tiles differ from whole ones"));
+            let whole = bits(&[whole]);
+            for split_k in CUTS {
+                let cut = product::<bf16, f32>(world, layout, split_k, [&a, &b], shape, 2)?;
+                if whole != bits(&[cut]) {
+                    return Err(format!("{layout} {shape:?} {split_k:?}: cut tiles differ from whole ones"));
+                }
             }
         }
     }

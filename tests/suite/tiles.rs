@@ -24,8 +24,8 @@ pub fn tiles(op: Op, element_bytes: u32) -> Vec<[u32; 2]> {
     tiles
 }
 
-/// With and without cuts along K.
-const CUTS: [SplitK; 2] = [SplitK::Never, SplitK::Always];
+/// Without cuts along K, and with either kind.
+const CUTS: [SplitK; 3] = [SplitK::Never, SplitK::Always, SplitK::Runs];
 
 /// A product by `by`, checked.
 fn product<I: Scalar, O: Scalar>(world: &World, by: By, layout: Layout, [m, n, k]: [usize; 3]) -> TestResult {
@@ -69,8 +69,10 @@ pub fn every_tile_over_its_grids(world: &World) -> TestResult {
 pub fn boxes_of_a_are_cut_to_few_rows(world: &World) -> TestResult {
     for m in [1, 7, 8, 9, 16, 56, 57, 63, 64, 65, 72, 100, 127, 128, 129] {
         for tile in tiles(Op::Gemm, 2) {
-            let by = By { tile: Some(tile), split_k: SplitK::Always };
-            product::<bf16, bf16>(world, by, Layout::Nt, [m, 40, 200])?;
+            for split_k in [SplitK::Always, SplitK::Runs] {
+                let by = By { tile: Some(tile), split_k };
+                product::<bf16, bf16>(world, by, Layout::Nt, [m, 40, 200])?;
+            }
         }
         for layout in Layout::ALL {
             product::<f16, f32>(world, By::default(), layout, [m, 72, 72])?;
@@ -83,8 +85,8 @@ pub fn boxes_of_a_are_cut_to_few_rows(world: &World) -> TestResult {
 pub fn calls_of_other_rows_share_a_plan(world: &World) -> TestResult {
     let (n, k) = (392, 520);
     let b = uniform::<bf16>(n, k, 2);
-    let go = || -> Result<(), Error> {
-        let plan = Gemm::builder(world, 0).shape(300, n, k).split_k(SplitK::Always).with_epilogue().build()?;
+    let go = |split_k| -> Result<(), Error> {
+        let plan = Gemm::builder(world, 0).shape(300, n, k).split_k(split_k).with_epilogue().build()?;
         let bt = Tensor::from_slice(world, 0, n, k, b.data())?;
         for m in [300, 16, 100, 16, 300, 64, 200, 1, 0, 128, 300] {
             let a = uniform::<bf16>(m, k, m);
@@ -104,7 +106,7 @@ pub fn calls_of_other_rows_share_a_plan(world: &World) -> TestResult {
         }
         Ok(())
     };
-    go().map_err(|e| e.to_string())
+    [SplitK::Always, SplitK::Runs].into_iter().try_for_each(|cut| go(cut).map_err(|e| format!("{cut:?}: {e}")))
 }
 
 /// Every epilogue on every tile that has one, cut and uncut.
@@ -112,9 +114,9 @@ pub fn every_epilogue_on_every_tile(world: &World, shapes: &[(usize, usize, usiz
     for tile in tiles(Op::GemmEpilogue, 2) {
         for (i, form) in FORMS.iter().enumerate() {
             for (j, &shape) in shapes.iter().enumerate() {
-                let by = By { tile: Some(tile), split_k: CUTS[(i + j) % 2] };
+                let by = By { tile: Some(tile), split_k: CUTS[(i + j) % 3] };
                 right_by::<bf16, bf16, bf16>(world, by, Layout::Nt, shape, form)?;
-                let by = By { tile: Some(tile), split_k: CUTS[(i + j + 1) % 2] };
+                let by = By { tile: Some(tile), split_k: CUTS[(i + j + 1) % 3] };
                 right_by::<bf16, bf16, f32>(world, by, Layout::Nt, shape, form)?;
                 right_by::<f16, f16, f16>(world, by, Layout::Nt, shape, form)?;
                 right_by::<f16, f16, f32>(world, by, Layout::Nt, shape, form)?;

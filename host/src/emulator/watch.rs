@@ -5,7 +5,7 @@ use super::trace::EventKind;
 use super::violation::Failure;
 use super::world::{Look, Status, World};
 use crate::kernels::abi::{FaultRecord, Wait, Watchdog};
-use crate::kernels::machine::{Aborted, Reread, Stopwatch, Watch};
+use crate::kernels::machine::{Aborted, NextKernel, Reread, Stopwatch, Watch};
 use crate::kernels::shape::GlobalAddr;
 
 /// When a wait began.
@@ -14,6 +14,8 @@ pub struct Patience {
 }
 
 impl Reread for Agent<'_> {}
+
+impl NextKernel for Agent<'_> {}
 
 impl Watch for Agent<'_> {
     type Patience = Patience;

@@ -103,7 +103,9 @@ impl Samples {
     }
 }
 
-/// Times `candidates` in turns, for `rounds` rounds after one that is not counted. Who begins changes from round to round.
+/// Times `candidates` in turns, for `rounds` rounds after one that is not counted. Each round has an order of its own, the same
+/// in every run: a GPU at its limit of power is faster after a candidate that drew less of it, so who comes after whom must not
+/// always be the same.
 ///
 /// Between two candidates all streams wait for each other, so that no candidate runs beside another. The host does not wait
 /// before the end: the queue stays full.
@@ -114,8 +116,7 @@ pub fn interleave(streams: &[Stream], candidates: &mut [Candidate<'_>], rounds: 
     let barrier = Barrier::new(streams)?;
     let mut laps = Vec::with_capacity(rounds * candidates.len());
     for round in 0..=rounds {
-        for turn in 0..candidates.len() {
-            let at = (round + turn) % candidates.len();
+        for at in order_of(round, candidates.len()) {
             let lap = Lap::new(streams, at)?;
             barrier.pass(streams)?;
             candidates[at].lead_in()?;
@@ -138,6 +139,18 @@ pub fn interleave(streams: &[Stream], candidates: &mut [Candidate<'_>], rounds: 
         }
     }
     Ok(samples)
+}
+
+/// The order of `candidates` candidates in a round: in steps of a number that has no divisor in common with theirs, another one
+/// each round, so that each comes after as many others as there are such numbers.
+fn order_of(round: usize, candidates: usize) -> impl Iterator<Item = usize> {
+    let steps: Vec<usize> = (1..candidates.max(2)).filter(|step| gcd(*step, candidates) == 1).collect();
+    let step = steps[round % steps.len()];
+    (0..candidates).map(move |turn| (round + turn * step) % candidates)
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// One sample: an event on each stream before it, and one after.
@@ -190,6 +203,31 @@ mod tests {
         assert_eq!(samples.seconds(), 3.5);
         assert_eq!(samples.slowest_rank_seconds(), 3.5);
         assert_eq!(samples.summary().unwrap().count, 3);
+    }
+
+    #[test]
+    fn every_round_has_each_candidate_once() {
+        for candidates in 0..20 {
+            for round in 0..25 {
+                let mut order: Vec<_> = order_of(round, candidates).collect();
+                order.sort_unstable();
+                assert!(order.into_iter().eq(0..candidates), "round {round} of {candidates}");
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_always_comes_after_the_same_one() {
+        for (candidates, least) in [(3, 2), (4, 2), (9, 6), (16, 8), (17, 15)] {
+            let orders: Vec<Vec<_>> = (0..16).map(|round| order_of(round, candidates).collect()).collect();
+            for at in 0..candidates {
+                let before = |order: &Vec<usize>| order.windows(2).find(|pair| pair[1] == at).map(|pair| pair[0]);
+                let mut before: Vec<_> = orders.iter().filter_map(before).collect();
+                before.sort_unstable();
+                before.dedup();
+                assert!(before.len() >= least, "{at} of {candidates} comes after {before:?} alone");
+            }
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub struct GemmBuilder<'w> {
     raster_group: u32,
     split_k: SplitK,
     tile: Option<[u32; 2]>,
+    dependent_launch: bool,
     deadline: Duration,
 }
 
@@ -46,6 +47,7 @@ pub struct Gemm {
     n: u32,
     k: u32,
     sm_margin: u32,
+    dependent_launch: bool,
     raster_group: u32,
     plain: Selection,
     deadline_ns: u64,
@@ -105,6 +107,15 @@ impl GemmBuilder<'_> {
         self
     }
 
+    /// Whether a call may start while the last CTAs of the call ahead of it in its stream still end (programmatic dependent
+    /// launch); it may unless told otherwise. It touches no memory before that one has ended, so results are the same. What
+    /// it takes early is SMs that other streams could use, so a call with an [`Self::sm_margin`], and one in a world whose
+    /// ranks share a GPU, never does; nor does any with a driver older than CUDA 12.3, which could not capture it in a graph.
+    pub fn dependent_launch(mut self, is_wanted: bool) -> Self {
+        self.dependent_launch = is_wanted;
+        self
+    }
+
     /// How long any wait inside the kernel may take; zero waits for ever.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -153,6 +164,7 @@ impl GemmBuilder<'_> {
             n,
             k,
             sm_margin: self.sm_margin,
+            dependent_launch: self.dependent_launch,
             raster_group: check::raster_group(self.raster_group, max_m)?,
             plain,
             deadline_ns: check::deadline_ns(self.deadline),
@@ -176,6 +188,7 @@ impl Gemm {
             n: 0,
             k: 0,
             sm_margin: 0,
+            dependent_launch: true,
             raster_group: DEFAULT_RASTER_GROUP,
             split_k: SplitK::default(),
             tile: None,
@@ -329,11 +342,12 @@ impl Gemm {
         stream: Option<RawStream>,
     ) -> Result<()> {
         let Some(choice) = self.choose(self.epilogue.as_ref().ok_or_else(not_planned)?, m)? else { return Ok(()) };
-        let RankLaunch { rank, entry, mut maps, args, num_ctas } = self.prepare(m, given, Scales::NONE, choice)?;
+        let plain = self.prepare(m, given, Scales::NONE, choice)?;
+        let RankLaunch { rank, entry, mut maps, args, num_ctas, overlaps_previous } = plain;
         let (epilogue, map) = epilogue.resolve(Result2d { rank, d: given.d, map: maps[Operand::D as usize] })?;
         maps[Operand::C as usize] = map;
         let (maps, args) = (stored_by_boxes(maps), GemmEpilogueArgs { gemm: args, epilogue });
-        let launch = RankLaunch { rank, entry, maps, args, num_ctas };
+        let launch = RankLaunch { rank, entry, maps, args, num_ctas, overlaps_previous };
         // SAFETY: the caller's.
         unsafe { self.world.launch([&launch], stream.as_ref().map(std::slice::from_ref)) }
     }
@@ -380,14 +394,15 @@ impl Gemm {
             parts: choice.cut.parts,
             shares: self.shares.as_ref().map_or(GlobalAddr(0), Shares::addr),
             share_room: Work::room(self.ctas(), choice.entry),
-            reserved: 0,
+            abreast: choice.cut.abreast,
             d: GlobalAddr(given.d.addr),
             // Not checked where there are no rows, nor used.
             d_stride: given.d.row_stride.saturating_mul(u64::from(self.variant.output.bytes())),
             scales: scales.check(self.variant, rank)?,
             watchdog,
         };
-        Ok(RankLaunch { rank, entry: choice.entry, maps, args, num_ctas: self.ctas() })
+        let overlaps_previous = self.dependent_launch;
+        Ok(RankLaunch { rank, entry: choice.entry, maps, args, num_ctas: self.ctas(), overlaps_previous })
     }
 }
 

@@ -404,7 +404,7 @@ impl GemmReduceScatter {
                 scales: scales[rank].check(o.variant, rank)?,
                 watchdog: self.watchdog(rank),
             };
-            launches[rank] = Some(RankLaunch { rank, entry, maps, args, num_ctas });
+            launches[rank] = Some(RankLaunch { rank, entry, maps, args, num_ctas, overlaps_previous: false });
         }
         Ok(launches)
     }

@@ -82,17 +82,23 @@ mod tests {
     #[test]
     fn calls_of_one_plan_share_the_memory_whatever_their_tiles() {
         let entries: Vec<_> = eligible(Op::Gemm, Variant::default(), None).collect();
+        for split_k in [SplitK::Always, SplitK::Runs] {
+            calls_share_the_memory(&entries, split_k);
+        }
+    }
+
+    fn calls_share_the_memory(entries: &[&'static Entry], split_k: SplitK) {
         let choices = CALLS.map(|m| {
             let work = Work { m: m as u32, n: N as u32, k: K as u32, ctas: CTAS };
-            choose(&entries, work, SplitK::Always).unwrap()
+            choose(entries, work, split_k).unwrap()
         });
-        assert!(choices.iter().all(|choice| choice.cut.tiles > 0), "{choices:?}");
+        assert!(choices.iter().all(|choice| choice.cut.is_some()), "{choices:?}");
         assert!(choices.iter().any(|choice| choice.entry != choices[0].entry), "{choices:?}");
         for seed in 0..8 {
             let emulator = EmulatorOptions::with_seed(seed);
             let options = EmulatedOptions { ctas_per_rank: CTAS, emulator, ..EmulatedOptions::default() };
             let world = World::emulated_with(1, options).unwrap();
-            let plan = Gemm::builder(&world, 0).shape(200, N, K).split_k(SplitK::Always).build().unwrap();
+            let plan = Gemm::builder(&world, 0).shape(200, N, K).split_k(split_k).build().unwrap();
             let b: Matrix<bf16> = data::integers(N, K, 1, 3);
             let bt = Tensor::from_slice(&world, 0, N, K, b.data()).unwrap();
             for (call, m) in CALLS.into_iter().enumerate() {

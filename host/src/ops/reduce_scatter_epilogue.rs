@@ -66,7 +66,7 @@ impl GemmReduceScatter {
         let plain = self.prepare(m, matrices, &[Scales::NONE; MAX_WORLD][..self.world.size()], entry)?;
         let mut launches = [const { None }; MAX_WORLD];
         for (launch, (plain, epilogue)) in launches.iter_mut().zip(plain.into_iter().flatten().zip(epilogues)) {
-            let RankLaunch { rank, entry, mut maps, args: mut call, num_ctas } = plain;
+            let RankLaunch { rank, entry, mut maps, args: mut call, num_ctas, overlaps_previous } = plain;
             let result = Result2d { rank, d: matrices[rank].d, map: maps[Operand::D as usize] };
             let (mut epilogue, map) = epilogue.resolve(result)?;
             if self.options.variant.input.bytes() == 1 {
@@ -75,7 +75,7 @@ impl GemmReduceScatter {
             }
             maps[Operand::C as usize] = map;
             let args = GemmReduceScatterEpilogueArgs { call, epilogue };
-            *launch = Some(RankLaunch { rank, entry, maps, args, num_ctas });
+            *launch = Some(RankLaunch { rank, entry, maps, args, num_ctas, overlaps_previous });
         }
         // SAFETY: the caller's.
         unsafe { self.world.launch(launches.iter().flatten(), streams) }

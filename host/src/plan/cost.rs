@@ -88,12 +88,23 @@ impl Work {
             full as f64 * wave(self.ctas()) + if rest > 0 { wave(rest) } else { 0.0 }
         };
         let k_tiles = self.k_tiles(entry);
+        if cut.abreast > 0 {
+            return self.cost_of_runs(entry, of, u64::from(cut.abreast));
+        }
         let whole = waves(self.tiles(entry) - u64::from(cut.tiles), k_tiles, of.tail);
         if cut.tiles == 0 {
             return whole;
         }
         let parts = waves(u64::from(cut.tiles * cut.parts), k_tiles.div_ceil(u64::from(cut.parts)), 0.0);
         whole + parts + of.tail + f64::from(cut.parts) * of.share
+    }
+
+    /// Every CTA multiplies one run; the sums of a tile that several have go one after the other to whoever finishes it.
+    fn cost_of_runs(&self, entry: &Entry, of: &TileCost, abreast: u64) -> f64 {
+        let (runs, k_tiles) = ((self.ctas() / abreast).max(1), self.k_tiles(entry));
+        let stages = (self.tiles(entry) / abreast * k_tiles).div_ceil(runs).max(1);
+        let parts = 1.0 + k_tiles as f64 / stages as f64;
+        stages as f64 * self.stage(entry, of, runs * abreast) + of.tail + parts * of.share
     }
 
     fn ctas(&self) -> u64 {
@@ -122,15 +133,15 @@ mod tests {
             ([128, 192], [16384, 8192, 2048], Cut::NONE, 777.4),
             ([128, 192], [8192, 8192, 1024], Cut::NONE, 201.6),
             ([128, 256], [8192, 1280, 8192], Cut::NONE, 286.6),
-            ([128, 256], [2048, 4608, 12288], Cut { tiles: 24, parts: 5 }, 324.9),
+            ([128, 256], [2048, 4608, 12288], Cut::into_parts(24, 5), 324.9),
             ([128, 256], [4096, 4096, 4096], Cut::NONE, 187.8),
             ([128, 128], [8192, 1280, 8192], Cut::NONE, 238.3),
             ([128, 128], [512, 12288, 6144], Cut::NONE, 108.7),
             ([128, 128], [512, 12288, 1536], Cut::NONE, 31.5),
             ([64, 128], [4096, 4096, 4096], Cut::NONE, 238.0),
-            ([64, 128], [128, 12288, 6144], Cut { tiles: 60, parts: 2 }, 45.2),
+            ([64, 128], [128, 12288, 6144], Cut::into_parts(60, 2), 45.2),
             ([64, 128], [16, 12288, 1536], Cut::NONE, 13.3),
-            ([64, 64], [16, 12288, 6144], Cut { tiles: 60, parts: 2 }, 41.3),
+            ([64, 64], [16, 12288, 6144], Cut::into_parts(60, 2), 41.3),
             ([64, 64], [16, 6144, 12288], Cut::NONE, 47.2),
         ] {
             // Every call takes as much beside.

@@ -17,4 +17,6 @@ pub struct RankLaunch<Args> {
     pub args: Args,
     /// CTAs.
     pub num_ctas: u32,
+    /// Whether it may start before the kernel ahead of it in its stream has ended, where the kernel can.
+    pub overlaps_previous: bool,
 }

@@ -21,8 +21,12 @@ pub enum SplitK {
     Auto,
     /// Never: every element of D is one sum in the order of K, whatever the number of SMs.
     Never,
-    /// Wherever the tiles are no whole number of waves and there is memory for it, faster or not.
+    /// Into parts of the last wave's tiles, wherever the tiles are no whole number of waves and there is memory for it, faster or
+    /// not.
     Always,
+    /// Into runs of equal length, one a CTA, over all tiles, where these are no whole number of waves, have at most four rows, and
+    /// at least two stages a CTA; as [`Self::Always`] elsewhere.
+    Runs,
 }
 
 /// Elements of sums that a plan has room for, for each CTA: a whole number of tiles of every kind.
@@ -43,19 +47,35 @@ const _: () = {
 /// Most parts of a tile.
 const MOST_PARTS: u32 = 8;
 
-/// How many tiles are cut, and into how many parts each.
+/// Fewest stages of a run.
+const LEAST_RUN: u64 = 2;
+
+/// Most rows of tiles that are cut into runs. With more, CTAs that are not at the same k would take B from memory several times;
+/// measured at 16 rows: slower than uncut.
+const MOST_ABREAST: u64 = 4;
+
+/// What is cut: so many tiles into so many parts each, or all into runs, so many tiles abreast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub tiles: u32,
     pub parts: u32,
+    pub abreast: u32,
 }
 
 impl Cut {
-    pub const NONE: Self = Self { tiles: 0, parts: 1 };
+    pub const NONE: Self = Self::into_parts(0, 1);
 
-    /// Parts that are given away.
-    fn given(self) -> u32 {
-        all_given(self.tiles, self.parts)
+    pub const fn into_parts(tiles: u32, parts: u32) -> Self {
+        Self { tiles, parts, abreast: 0 }
+    }
+
+    pub const fn into_runs(abreast: u32) -> Self {
+        Self { tiles: 0, parts: 1, abreast }
+    }
+
+    /// Whether any tile may be cut.
+    pub fn is_some(self) -> bool {
+        self.tiles > 0 || self.abreast > 0
     }
 }
 
@@ -73,12 +93,33 @@ impl Work {
         ctas.saturating_mul(ROOM_A_CTA / (rows * cols))
     }
 
-    /// Ways to cut the last wave, if it is not full: from two parts of each of its tiles up.
-    fn cuts(&self, entry: &Entry) -> impl Iterator<Item = Cut> {
+    /// Ways to cut, if waves are not full: the last wave from two parts of each of its tiles up; everything into runs.
+    fn cuts(&self, entry: &Entry, split_k: SplitK) -> impl Iterator<Item = Cut> {
         let tiles = if entry.splits { (self.tiles(entry) % u64::from(self.ctas)) as u32 } else { 0 };
         let most = self.k_tiles(entry).min(u64::from(MOST_PARTS)) as u32;
         let room = Self::room(self.ctas, entry);
-        (2..=most).map(move |parts| Cut { tiles, parts }).filter(move |cut| tiles > 0 && cut.given() <= room)
+        let runs = (tiles > 0).then(|| self.abreast(entry)).flatten();
+        let (takes_parts, takes_runs) = match split_k {
+            SplitK::Never => (false, false),
+            SplitK::Auto => (true, true),
+            SplitK::Always => (true, false),
+            SplitK::Runs => (runs.is_none(), true),
+        };
+        let parts = (2..=most).filter(move |parts| takes_parts && tiles > 0 && all_given(tiles, *parts) <= room);
+        let runs = runs.filter(|_| takes_runs).map(Cut::into_runs);
+        parts.map(move |parts| Cut::into_parts(tiles, parts)).chain(runs)
+    }
+
+    /// Tiles abreast, where everything can be cut into runs of at least [`LEAST_RUN`] stages. Each CTA gives one part away at most,
+    /// and there is room for one tile a CTA.
+    fn abreast(&self, entry: &Entry) -> Option<u32> {
+        let [rows, _] = entry.tile_extent();
+        let abreast = u64::from(self.m.div_ceil(rows));
+        let stages = self.tiles(entry) * self.k_tiles(entry);
+        let can = abreast <= MOST_ABREAST.min(u64::from(self.ctas))
+            && u32::try_from(stages).is_ok()
+            && stages >= LEAST_RUN * u64::from(self.ctas);
+        can.then_some(abreast as u32)
     }
 
     /// Whether a call of so many rows or fewer may cut tiles.
@@ -135,10 +176,10 @@ pub(crate) fn choose(entries: &[&'static Entry], work: Work, split_k: SplitK) ->
     let some_splits = entries.iter().any(|entry| entry.splits);
     for &entry in entries {
         // Who wants cuts does not want a kernel that has none, if there is another.
-        let stays_whole = work.cuts(entry).next().is_none() && (entry.splits || !some_splits);
-        let whole = (split_k != SplitK::Always || stays_whole).then_some(Cut::NONE);
-        let cuts = work.cuts(entry).filter(|_| split_k != SplitK::Never);
-        for cut in whole.into_iter().chain(cuts) {
+        let stays_whole = work.cuts(entry, split_k).next().is_none() && (entry.splits || !some_splits);
+        let may_stay_whole = matches!(split_k, SplitK::Auto | SplitK::Never) || stays_whole;
+        let whole = may_stay_whole.then_some(Cut::NONE);
+        for cut in whole.into_iter().chain(work.cuts(entry, split_k)) {
             let cost = work.cost(entry, cut);
             // Of equals the first: the main tile, whole, in few parts.
             if best.is_none_or(|(least, _)| cost < least) {
@@ -184,7 +225,7 @@ mod tests {
             (1, 12288, 6144, [64, 64], true),
         ] {
             let choice = on_h200(m, n, k);
-            assert_eq!((choice.entry.tile_extent(), choice.cut.tiles > 0), (tile, is_cut), "{m}×{n}×{k}");
+            assert_eq!((choice.entry.tile_extent(), choice.cut.is_some()), (tile, is_cut), "{m}×{n}×{k}");
         }
     }
 
@@ -193,7 +234,7 @@ mod tests {
         // Layout tn has the main tile and that of consumers in turns; with results in f32 only the main one.
         let variant = Variant::new(crate::Layout::Tn, Element::Bf16, Element::F32);
         for ([m, n, k], cut) in
-            [([2048, 4608, 12288], Cut { tiles: 24, parts: 5 }), ([8192, 1280, 8192], Cut { tiles: 56, parts: 2 })]
+            [([2048, 4608, 12288], Cut::into_parts(24, 5)), ([8192, 1280, 8192], Cut::into_parts(56, 2))]
         {
             let choice = chosen(variant, Work { m, n, k, ctas: 132 }, SplitK::Auto);
             assert_eq!((choice.entry.tile_extent(), choice.cut), ([128, 256], cut), "{m}×{n}×{k}");
@@ -214,7 +255,7 @@ mod tests {
             assert_eq!(entry.tile[0], 64, "{work:?}");
             // 96 SMs take what memory delivers.
             let units = work.tiles(entry) - u64::from(cut.tiles) + u64::from(cut.tiles * cut.parts);
-            assert!(units >= 96, "{work:?}: {} by {cut:?}", entry.name);
+            assert!(units >= 96 || cut.abreast > 0, "{work:?}: {} by {cut:?}", entry.name);
         }
     }
 
@@ -250,8 +291,21 @@ mod tests {
         for variant in Variant::supported(Op::Gemm) {
             assert_eq!(chosen(variant, work, SplitK::Never).cut, Cut::NONE);
             let splits = variant.entry(Op::Gemm).unwrap().splits;
-            assert_eq!(chosen(variant, work, SplitK::Always).cut.tiles > 0, splits, "{variant}");
+            assert_eq!(chosen(variant, work, SplitK::Always).cut.is_some(), splits, "{variant}");
         }
+    }
+
+    #[test]
+    fn runs_are_for_few_rows_of_tiles() {
+        let cut = |[m, n, k]: [u32; 3], tile| {
+            let entries: Vec<_> = eligible(Op::Gemm, Variant::default(), Some(tile)).collect();
+            choose(&entries, Work { m, n, k, ctas: 132 }, SplitK::Runs).unwrap().cut
+        };
+        assert_eq!(cut([128, 6144, 12288], [128, 128]), Cut::into_runs(1));
+        assert_eq!(cut([512, 4608, 12288], [128, 128]), Cut::into_runs(4));
+        assert_eq!(cut([512, 4608, 12288], [64, 128]).abreast, 0, "eight rows of tiles");
+        assert_eq!(cut([128, 128, 64], [128, 128]), Cut::NONE, "one stage for 132 CTAs");
+        assert_eq!(cut([128, 128 * 132, 4096], [128, 128]), Cut::NONE, "a whole wave");
     }
 
     #[test]
@@ -284,7 +338,10 @@ mod tests {
         for entry in eligible(Op::Gemm, Variant::default(), None) {
             for (m, n, ctas) in [(2048, 4608, 132), (1, 8, 132), (1 << 20, 257, 7), (64, 12288, 33)] {
                 let work = Work { m, n, k: u32::MAX, ctas };
-                assert!(work.cuts(entry).all(|cut| cut.given() <= Work::room(ctas, entry)), "{work:?}");
+                for cut in work.cuts(entry, SplitK::Auto) {
+                    let given = if cut.abreast > 0 { ctas } else { all_given(cut.tiles, cut.parts) };
+                    assert!(given <= Work::room(ctas, entry), "{work:?}: {cut:?}");
+                }
             }
         }
     }

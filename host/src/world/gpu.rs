@@ -33,6 +33,12 @@ struct GpuRank {
     ctas: u32,
 }
 
+/// Whether a kernel may start before the one ahead of it has ended: it must know that it may; it must leave no SM to others, since
+/// it would take those while it waits; and a driver before CUDA 12.3 cannot capture such a launch.
+fn may_overlap(entry: &Entry, num_ctas: u32, gpu: &Gpu) -> bool {
+    entry.overlaps_previous && num_ctas >= gpu.sm_count() && gpu.facts().driver_version >= 12_030
+}
+
 /// Device memory of one rank.
 pub struct GpuMemory {
     buffer: DeviceBuffer,
@@ -193,7 +199,8 @@ impl GpuWorld {
             ];
             let param = Launch { maps, args: given.args };
             let function = &functions[self.ranks[given.rank].gpu];
-            let shape = LaunchShape::of_entry(given.entry, given.num_ctas);
+            let mut shape = LaunchShape::of_entry(given.entry, given.num_ctas);
+            shape.overlaps_previous = given.overlaps_previous && may_overlap(given.entry, given.num_ctas, gpu);
             // SAFETY: the parameter has the layout that the entry declares; the caller vouches for its addresses and
             // streams.
             unsafe {

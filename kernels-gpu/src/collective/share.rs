@@ -8,7 +8,7 @@
 //! | giver | writes its accumulator, then sets the word | release of the whole warpgroup |
 //! | taker | waits for the word, adds the accumulator, then clears the word | acquire; release of the whole warpgroup |
 //!
-//! Every part has its own place, so a place is free when the call begins.
+//! Every part has its own place ([`SplitTiles::given`]), so a place is free when the call begins.
 
 use crate::abi::WaitKind;
 use crate::comm::signal::wait_local_signal;
@@ -72,8 +72,8 @@ impl Shares {
         tile: u32,
         acc: &mut M::Acc,
     ) -> Result<(), Aborted> {
-        let mut number = 1;
-        while number < work.parts {
+        let (mut number, parts) = (1, work.parts_of(tile));
+        while number < parts {
             let place = work.given(tile, number);
             let word = self.word::<C>(place);
             wait_local_signal(m, Role::Consumer(self.consumer), WaitKind::Share, place, word, 1)?;

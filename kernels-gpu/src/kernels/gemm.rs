@@ -32,8 +32,8 @@ pub(super) fn grid<C: TileConfig>(args: &GemmArgs, at: CtaPosition) -> (Raster, 
     let raster =
         Raster { tiles_m: div_ceil(args.m, C::TILE_M), tiles_n: div_ceil(args.n, C::TILE_N), group: args.raster_group };
     let (tiles, k_tiles) = (raster.num_tiles(), div_ceil(args.k, C::TILE_K));
-    let split_tiles = if C::SPLITS { args.split_tiles } else { 0 };
-    (raster, SplitTiles { tiles, split_tiles, parts: args.parts, k_tiles, ctas: at.num_ctas })
+    let (split_tiles, abreast) = if C::SPLITS { (args.split_tiles, args.abreast) } else { (0, 0) };
+    (raster, SplitTiles { tiles, split_tiles, parts: args.parts, abreast, k_tiles, ctas: at.num_ctas })
 }
 
 /// Calls `$body` with each tile or part of one that this CTA works on.
@@ -89,6 +89,8 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
     type Args = GemmArgs;
     type Config = C;
 
+    const OVERLAPS_PREVIOUS: bool = true;
+
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &GemmArgs, at: CtaPosition, role: Role) -> Result<(), Aborted> {
         match role {
@@ -102,6 +104,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
                     let k = [tile.part.k_begin, tile.part.k_end];
                     load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k, a_box)?;
                 });
+                m.let_next_start();
                 Ok(())
             }
             Role::Storer => {

@@ -22,6 +22,8 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
     type Args = GemmEpilogueArgs;
     type Config = C;
 
+    const OVERLAPS_PREVIOUS: bool = true;
+
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
         let (gemm, mut state) = (&args.gemm, PartialsState::default());

@@ -40,6 +40,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmPingPong<C, STAGES> {
     type Config = C;
 
     const REGISTERS: Registers = Registers::WIDE;
+    const OVERLAPS_PREVIOUS: bool = true;
 
     #[inline(always)]
     fn setup<M: Mbarriers>(m: &M) {
@@ -63,6 +64,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmPingPong<C, STAGES> {
                     load_operands::<M, C, STAGES>(&ring, &mut state, row, col, k, a_box)?;
                     tile += at.num_ctas;
                 }
+                m.let_next_start();
                 Ok(())
             }
             Role::Storer => {

@@ -63,6 +63,11 @@ pub trait Kernel {
     /// How its threads share the registers.
     const REGISTERS: Registers = Registers::MAIN;
 
+    /// Whether it may start before the kernel ahead of it in its stream has ended (programmatic dependent launch): every thread
+    /// then waits for that end before it touches global memory, and the producer lets the next kernel start when it has
+    /// nothing left to load.
+    const OVERLAPS_PREVIOUS: bool = false;
+
     /// By one thread of each CTA, before the roles start.
     #[inline(always)]
     fn setup<M: Mbarriers>(m: &M) {

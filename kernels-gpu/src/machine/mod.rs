@@ -71,6 +71,14 @@ pub trait Reread {
     }
 }
 
+/// The kernel behind this one in its stream.
+pub trait NextKernel {
+    /// `griddepcontrol.launch_dependents`: it may start as soon as every CTA has called this or has ended, if it was launched so
+    /// that it may. It waits for this kernel's end before it touches global memory, so this changes no result; machines without
+    /// it do nothing.
+    fn let_next_start(&self) {}
+}
+
 /// Clocks, for kernels that time something.
 pub trait Stopwatch {
     /// Ticks of the SM's clock, wrapping.
@@ -289,8 +297,8 @@ pub trait Reduce<C: TileConfig> {
 }
 
 /// What a mover role needs: a thread, or a warp that acts as one.
-pub trait ThreadRole: Mbarriers + Watch + Reread + PutSignals + BulkCopy {}
-impl<T: Mbarriers + Watch + Reread + PutSignals + BulkCopy> ThreadRole for T {}
+pub trait ThreadRole: Mbarriers + Watch + Reread + NextKernel + PutSignals + BulkCopy {}
+impl<T: Mbarriers + Watch + Reread + NextKernel + PutSignals + BulkCopy> ThreadRole for T {}
 
 /// What a consumer warpgroup needs.
 pub trait WarpgroupRole<C: TileConfig>:

@@ -4,7 +4,7 @@ use super::warp::Warp;
 use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{FaultRecord, Operand, TensorMap, Wait, Watchdog};
 use crate::layout::swizzle::swizzle_128;
-use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, Reread, RowEnds, Signals, Stopwatch, Watch};
+use crate::machine::{Aborted, BulkCopy, Mbarriers, NextKernel, PutSignals, Reread, RowEnds, Signals, Stopwatch, Watch};
 use crate::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, SmemAddr, WARPS_PER_WARPGROUP};
 use core::mem::offset_of;
 
@@ -187,6 +187,14 @@ impl Reread for Warpgroup {
     #[inline(always)]
     fn relocate(&self, _at: CtaPosition) -> CtaPosition {
         thread::position()
+    }
+}
+
+impl NextKernel for Thread {
+    #[inline(always)]
+    fn let_next_start(&self) {
+        // SAFETY: a hint.
+        unsafe { sync::let_next_start() }
     }
 }
 

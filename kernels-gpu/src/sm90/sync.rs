@@ -11,6 +11,21 @@ pub unsafe fn sync_threads() {
     unsafe { asm!("barrier.sync 0;", options(nostack)) }
 }
 
+/// `griddepcontrol.wait`: until the kernel ahead in the stream has ended and what it wrote is there; at once where this one was
+/// not launched before that.
+#[inline(always)]
+pub unsafe fn wait_for_previous() {
+    // SAFETY: waits for work that waits for nothing of this kernel.
+    unsafe { asm!("griddepcontrol.wait;", options(nostack)) }
+}
+
+/// `griddepcontrol.launch_dependents`: as far as this CTA goes, the kernel behind in the stream may start.
+#[inline(always)]
+pub unsafe fn let_next_start() {
+    // SAFETY: a hint; that kernel waits for the end of this one.
+    unsafe { asm!("griddepcontrol.launch_dependents;", options(nostack)) }
+}
+
 /// `bar.warp.sync` of all 32 lanes, which also orders their memory accesses.
 #[inline(always)]
 pub unsafe fn sync_warp() {

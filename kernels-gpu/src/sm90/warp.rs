@@ -4,7 +4,7 @@
 use super::machine::{Cta, Patience, pause, store_row_ends};
 use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{Operand, Wait};
-use crate::machine::{Aborted, BulkCopy, Mbarriers, PutSignals, Reread, RowEnds, Signals, Watch};
+use crate::machine::{Aborted, BulkCopy, Mbarriers, NextKernel, PutSignals, Reread, RowEnds, Signals, Watch};
 use crate::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, SmemAddr};
 
 /// A mover role: a warp, each thread with its own lane number.
@@ -39,6 +39,14 @@ impl Reread for Warp {
     #[inline(always)]
     fn relocate(&self, _at: CtaPosition) -> CtaPosition {
         thread::position()
+    }
+}
+
+impl NextKernel for Warp {
+    #[inline(always)]
+    fn let_next_start(&self) {
+        // SAFETY: a hint.
+        unsafe { sync::let_next_start() }
     }
 }
 

@@ -132,7 +132,7 @@ impl FuzzCase {
             output: OUTPUTS[draw(15, 3)],
             scales: None,
             form: None,
-            split_k: [SplitK::Auto, SplitK::Never, SplitK::Always][draw(30, 3)],
+            split_k: [SplitK::Auto, SplitK::Never, SplitK::Always, SplitK::Runs][draw(30, 4)],
             tile: None,
             raster_group: [1, 2, 3, 16, u32::MAX][draw(16, 5)],
             gap: [0, 0, 1, 8, 40][draw(17, 5)],
