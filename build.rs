@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{env, fs};
 
-use tilewire_builder::{Origin, kernels_ptx, shared_target_dir, stored_path, toolchain};
+use tilewire_builder::{EVERY_LANE_VAR, Origin, kernels_ptx, shared_target_dir, stored_path, toolchain};
 
 fn main() -> ExitCode {
     match run() {
@@ -23,6 +23,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", crate_dir.join("src").display());
     println!("cargo::rerun-if-changed={}", stored_path(&crate_dir).display());
     println!("cargo::rerun-if-env-changed={}", toolchain::RUSTC_VAR);
+    println!("cargo::rerun-if-env-changed={EVERY_LANE_VAR}");
 
     let out = out_dir.join("kernels.ptx");
     let (ptx, origin) = kernels_ptx(&crate_dir, &shared_target_dir(&out_dir))?;

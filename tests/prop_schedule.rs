@@ -11,7 +11,7 @@ use tilewire::kernels::comm::route::{chunk_of, owner_at_step};
 use tilewire::kernels::comm::workspace::Workspace;
 use tilewire::kernels::config::{Tile64x64, Tile128x64, TileBox, TileConfig};
 use tilewire::kernels::pipeline::state::PipelineState;
-use tilewire::kernels::schedule::chunked::ChunkedTiles;
+use tilewire::kernels::schedule::chunked::{ChunkedTiles, TileWalk};
 use tilewire::kernels::schedule::raster::Raster;
 use tilewire::kernels::schedule::shared::{Segment, SharedTile, SharedTiles};
 use tilewire::kernels::shape::{GlobalAddr, Rank};
@@ -104,6 +104,16 @@ proptest! {
     #[test]
     fn all_ctas_of_any_grid_compute_every_element_once_and_the_own_chunk_last(t in chunked(), num_ctas in 1u32..200) {
         coverage::is_complete(&t, num_ctas, |linear| t.nth(linear, t.world)).map_err(TestCaseError::fail)?;
+    }
+
+    #[test]
+    fn a_walk_finds_every_tile_of_a_cta(t in chunked(), num_ctas in 1u32..200, cta in 0u32..200) {
+        let cta = cta % num_ctas;
+        let mut walk = TileWalk::new(t, cta, num_ctas);
+        let walked: Vec<_> = std::iter::from_fn(|| walk.next()).collect();
+        let found = (0..).map_while(|turn| t.nth(cta + turn * num_ctas, t.world));
+        prop_assert_eq!(walked, found.map(|tile| (tile.row, tile.col)).collect::<Vec<_>>());
+        prop_assert_eq!(walk.next(), None);
     }
 
     #[test]

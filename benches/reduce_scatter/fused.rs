@@ -22,22 +22,30 @@ pub struct Way {
     pub placement: Placement,
     pub sm_margin: u32,
     pub deadline: Duration,
-    /// Whether consumers multiply whole tiles in turns.
-    pub in_turns: bool,
+    /// The tile, where it is not the plan that chooses.
+    pub tile: Option<[u32; 2]>,
+    /// The storer's pause after each panel, where it is not the plan that chooses.
+    pub pause_ns: Option<u64>,
 }
+
+/// The tile of which each consumer has a half.
+pub const MAIN_TILE: [u32; 2] = [128, 256];
 
 /// The tile whose consumers take turns.
 pub const TURNS_TILE: [u32; 2] = [128, 192];
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// What a plan chooses, none, and more.
+const PAUSES_NS: [Option<u64>; 7] = [None, Some(0), Some(400), Some(800), Some(1400), Some(2200), Some(3500)];
+
 impl Way {
     fn new(transport: Transport, placement: Placement, sm_margin: u32) -> Self {
-        Self { transport, placement, sm_margin, deadline: DEADLINE, in_turns: false }
+        Self { transport, placement, sm_margin, deadline: DEADLINE, tile: None, pause_ns: None }
     }
 
-    fn in_turns(self) -> Self {
-        Self { in_turns: true, ..self }
+    fn by(self, tile: [u32; 2]) -> Self {
+        Self { tile: Some(tile), ..self }
     }
 
     fn fits(&self, ranks: &Ranks) -> bool {
@@ -52,7 +60,7 @@ impl Way {
         ways.extend([4, 8, 16].map(|margin| Self::new(Push, Partition, margin)));
         ways.extend([0, 8, 16].map(|margin| Self::new(Staged, Partition, margin)));
         ways.extend([8, 16].map(|margin| Self::new(Staged, Epilogue, margin)));
-        ways.extend([0, 2].map(|margin| Self::new(Push, Epilogue, margin).in_turns()));
+        ways.extend([MAIN_TILE, TURNS_TILE].map(|tile| Self::new(Push, Epilogue, 0).by(tile)));
         ways.retain(|way| way.fits(ranks));
         ways
     }
@@ -71,12 +79,25 @@ impl Way {
         ways
     }
 
+    /// Pauses between pushed panels, for either tile.
+    pub fn pauses() -> Vec<Self> {
+        let pushed = Self::new(Transport::Push, Placement::Epilogue, 0);
+        let tiles = [MAIN_TILE, TURNS_TILE].into_iter();
+        let with = |tile| PAUSES_NS.map(move |pause_ns| Self { pause_ns, ..pushed.by(tile) });
+        tiles.flat_map(with).collect()
+    }
+
     fn name(&self) -> String {
         let transport = format!("{:?}", self.transport).to_lowercase();
         let placement = format!("{:?}", self.placement).to_lowercase();
-        let turns = if self.in_turns { " in turns" } else { "" };
+        let tile = match self.tile {
+            None => String::new(),
+            Some(TURNS_TILE) => " in turns".to_string(),
+            Some([rows, cols]) => format!(" by {rows}×{cols}"),
+        };
+        let pause = self.pause_ns.map_or(String::new(), |ns| format!(", pauses of {ns} ns"));
         let deadline = if self.deadline.is_zero() { ", no deadline" } else { "" };
-        format!("tilewire {transport} {placement} {}{turns}{deadline}", self.sm_margin)
+        format!("tilewire {transport} {placement} {}{tile}{pause}{deadline}", self.sm_margin)
     }
 }
 
@@ -93,8 +114,11 @@ impl Fused {
         let [m, n, k] = ranks.on_one_rank(extents);
         let build = |way: &Way| {
             let mut builder = GemmReduceScatter::builder(&ranks.world);
-            if way.in_turns {
-                builder = builder.tile(TURNS_TILE);
+            if let Some(tile) = way.tile {
+                builder = builder.tile(tile);
+            }
+            if let Some(ns) = way.pause_ns {
+                builder = builder.push_pause(Duration::from_nanos(ns));
             }
             let plan = builder
                 .shape(m, n, k)

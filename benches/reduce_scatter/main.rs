@@ -46,7 +46,8 @@ fn run(options: &Options, gpus: &[Gpu], report: &mut Report) -> Result<()> {
         }
     }
     if options.only.is_empty() {
-        sweep(&ranks, options, report)?;
+        margins(&ranks, options, report)?;
+        pauses(&ranks, options, report)?;
         single::measure(&gpus[0], options, report)?;
     }
     Ok(())
@@ -165,10 +166,29 @@ fn tabulate(
 }
 
 /// What a partition costs, over its size, and what a deadline costs.
-fn sweep(ranks: &Ranks, options: &Options, report: &mut Report) -> Result<()> {
-    let extents = ranks.fit([8192, 8192, 4096]);
+fn margins(ranks: &Ranks, options: &Options, report: &mut Report) -> Result<()> {
+    sweep(ranks, "margins and deadlines", [8192, 8192, 4096], &Way::sweep(ranks), options, report)
+}
+
+/// What pauses between pushed panels bring.
+fn pauses(ranks: &Ranks, options: &Options, report: &mut Report) -> Result<()> {
+    for extents in [[8192, 8192, 4096], [8192, 4096, 14336], [4096, 4096, 8192], [8192, 8192, 28672]] {
+        sweep(ranks, "pauses", extents, &Way::pauses(), options, report)?;
+    }
+    Ok(())
+}
+
+fn sweep(
+    ranks: &Ranks,
+    title: &str,
+    extents: [usize; 3],
+    ways: &[Way],
+    options: &Options,
+    report: &mut Report,
+) -> Result<()> {
+    let extents = ranks.fit(extents);
     let mut operands = ranks.operands(extents)?;
-    let fused = Fused::all(ranks, extents, &Way::sweep(ranks))?;
+    let fused = Fused::all(ranks, extents, ways)?;
     fused::check(ranks, &fused, &mut operands)?;
     let calls = calls_per_sample(rough_seconds(ranks.on_one_gpu(extents)));
     let mut candidates: Vec<Candidate<'_>> = fused.iter().map(|plan| plan.candidate(calls, &operands)).collect();
@@ -181,6 +201,6 @@ fn sweep(ranks: &Ranks, options: &Options, report: &mut Report) -> Result<()> {
         table.row([s.name.clone(), format!("{:.4} ms", s.seconds() * 1e3), format!("{relative:.3}")]);
         report.row(json!({ "sweep": shape_name(extents), "candidate": s.name, "relative": relative }));
     }
-    report.table(format!("margins and deadlines, {}", shape_name(extents)), table);
+    report.table(format!("{title}, {}", shape_name(extents)), table);
     Ok(())
 }

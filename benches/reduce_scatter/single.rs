@@ -7,7 +7,7 @@ use tilewire::measure::{Candidate, Ratio, calls_per_sample, interleave, num_sets
 use tilewire::ops::{Gemm, GemmReduceScatter, RankMatrices};
 use tilewire::{Layout, Result, World};
 
-use crate::fused::TURNS_TILE;
+use crate::fused::{MAIN_TILE, TURNS_TILE};
 use crate::support::operands::Operands;
 use crate::support::report::Report;
 use crate::support::{Options, rough_seconds, stream_of};
@@ -23,7 +23,7 @@ pub fn measure(gpu: &Gpu, options: &Options, report: &mut Report) -> Result<()> 
         let sets = num_sets(Operands::set_bytes(extents, m));
         let operands = Operands::new(gpu, &stream, Layout::Nt, extents, m, sets, 1)?;
         let gemm = Gemm::builder(&world, 0).shape(m, n, k).build()?;
-        let together = GemmReduceScatter::builder(&world).shape(m, n, k).build()?;
+        let together = GemmReduceScatter::builder(&world).shape(m, n, k).tile(MAIN_TILE).build()?;
         let in_turns = GemmReduceScatter::builder(&world).shape(m, n, k).tile(TURNS_TILE).build()?;
         let given = |call: usize| {
             let [a, b, d] = operands.args(call);

@@ -107,10 +107,11 @@ impl GemmBuilder<'_> {
         self
     }
 
-    /// Whether a call may start while the last CTAs of the call ahead of it in its stream still end (programmatic dependent
-    /// launch); it may unless told otherwise. It touches no memory before that one has ended, so results are the same. What
-    /// it takes early is SMs that other streams could use, so a call with an [`Self::sm_margin`], and one in a world whose
-    /// ranks share a GPU, never does; nor does any with a driver older than CUDA 12.3, which could not capture it in a graph.
+    /// Whether a call over at most one row of tiles may start while the last CTAs of the call ahead of it in its stream still end
+    /// (programmatic dependent launch); it may unless told otherwise. It touches no memory before that one has ended, so
+    /// results are the same. What it takes early is SMs that other streams could use, so a call with an [`Self::sm_margin`],
+    /// and one in a world whose ranks share a GPU, never does; nor does any with a driver older than CUDA 12.3, which could
+    /// not capture it in a graph. More rows gain nothing by it, or lose: see `docs/performance.md`.
     pub fn dependent_launch(mut self, is_wanted: bool) -> Self {
         self.dependent_launch = is_wanted;
         self
@@ -401,7 +402,7 @@ impl Gemm {
             scales: scales.check(self.variant, rank)?,
             watchdog,
         };
-        let overlaps_previous = self.dependent_launch;
+        let overlaps_previous = self.dependent_launch && m <= choice.entry.tile_extent()[0];
         Ok(RankLaunch { rank, entry: choice.entry, maps, args, num_ctas: self.ctas(), overlaps_previous })
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::kernels::{Kernels, Wishes};
+use super::kernels::{Kernels, Shared, Wishes};
 use super::maps::maps;
 use super::pacing;
 use crate::error::{Error, Result};
@@ -38,6 +38,7 @@ pub struct GemmReduceScatterBuilder<'w> {
     raster_group: u32,
     deadline: Duration,
     first_epoch: u32,
+    push_pause: Option<Duration>,
 }
 
 /// One rank's matrices in a call.
@@ -78,6 +79,8 @@ pub(super) struct Options {
     raster_group: u32,
     deadline_ns: u64,
     first_epoch: u32,
+    /// The caller's wish.
+    push_pause_ns: Option<u32>,
     slot_tiles: u32,
     parity_stride: u64,
 }
@@ -98,6 +101,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             raster_group: DEFAULT_RASTER_GROUP,
             deadline: DEFAULT_DEADLINE,
             first_epoch: 1,
+            push_pause: None,
         }
     }
 
@@ -120,8 +124,8 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         self
     }
 
-    /// Rows and columns of the tile of every call without an epilogue, where several were compiled for the variant; what fits the
-    /// rows of a call unless told otherwise. 128 × 192 is multiplied by consumers in turns, which hides the way of sums to
+    /// Rows and columns of the tile of every call without an epilogue, where several were compiled for the variant; what should be
+    /// fastest for a call unless told otherwise. 128 × 192 is multiplied by consumers in turns, which hides the way of sums to
     /// their owners; it takes push and reduction in the epilogue, and rows of D that are whole steps of 16 bytes.
     pub fn tile(mut self, tile: [u32; 2]) -> Self {
         self.tile = Some(tile);
@@ -160,6 +164,13 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         self
     }
 
+    /// How long a storer pauses after each panel that it pushes, up to 3.5 µs; by shape and tile unless told otherwise. A burst of
+    /// panels holds up the loads of the next tiles. Changes no result.
+    pub fn push_pause(mut self, pause: Duration) -> Self {
+        self.push_pause = Some(pause);
+        self
+    }
+
     /// Epoch of the first call. Any value works; tests start just below a wrap-around.
     pub fn first_epoch(mut self, epoch: u32) -> Self {
         self.first_epoch = epoch;
@@ -191,7 +202,10 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         let world = self.world.clone();
         let Self { transport, placement, tile, has_epilogue, .. } = self;
         let wishes = Wishes { transport, placement, tile, has_epilogue };
-        let kernels = Kernels::of(self.variant, wishes, world_size as u32, [max_m, n, k])?;
+        // Where there is a partition, it computes nothing; elsewhere the margin's SMs stay free.
+        let ctas = (0..world_size).map(|rank| self.world.ctas(rank)).min().unwrap_or(1) - self.sm_margin;
+        let shared = Shared { world: world_size as u32, n, k, ctas };
+        let kernels = Kernels::of(self.variant, wishes, shared, max_m)?;
         let (slot_tiles, parity_stride) = kernels.slots(n, world_size as u32)?;
         let deadline_ns = check::deadline_ns(self.deadline);
         let options = Options {
@@ -206,6 +220,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             raster_group: check::raster_group(self.raster_group, max_m)?,
             deadline_ns,
             first_epoch: self.first_epoch,
+            push_pause_ns: self.push_pause.map(pacing::check).transpose()?,
             slot_tiles,
             parity_stride,
         };
@@ -392,7 +407,7 @@ impl GemmReduceScatter {
                 partition_ctas,
                 transport: o.transport as u32,
                 placement: placement as u32,
-                pace_ns: pacing::pace_ns([m, n, k], entry),
+                pace_ns: o.push_pause_ns.unwrap_or_else(|| pacing::pace_ns([m, n, k], entry)),
                 reserved: 0,
                 slot_tiles: o.slot_tiles,
                 parity_stride: o.parity_stride,

@@ -8,7 +8,8 @@ use crate::kernels::collective::result::whole_steps;
 use crate::kernels::entries::{Entry, Op};
 use crate::kernels::schedule::chunked::max_chunk_tiles;
 use crate::kernels::schedule::shared::shared_tile_count;
-use crate::plan::variant::{SHARED_TILES, SMALL_TILE};
+use crate::plan::select::{Cut, Work};
+use crate::plan::variant::{SHARED_TILES, SMALL_TILE, TURNS_TILE};
 use crate::plan::{Variant, check};
 
 /// Rows a rank up to which the 64-row tile is used.
@@ -32,27 +33,54 @@ pub struct Choice {
     pub most_rows: u32,
 }
 
-/// The kernels of a plan, those for fewer rows first; the last takes what the others do not.
+/// The kernels of a plan, those for fewer rows first; the last two share what the others do not take.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
     few: [Option<Choice>; 3],
     main: &'static Entry,
+    /// For the calls of which it should be faster than the main one.
+    turns: Option<&'static Entry>,
+    shared: Shared,
     /// For calls with an epilogue, where the plan has such.
     pub epilogue: Option<&'static Entry>,
     max_m: u32,
 }
 
+/// What all calls of a plan share, and how many CTAs compute on each rank: the fewest, so that all ranks choose the same kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared {
+    pub world: u32,
+    pub n: u32,
+    pub k: u32,
+    pub ctas: u32,
+}
+
+impl Shared {
+    /// Expected time of a call over `m` rows by a kernel, in nanoseconds: that of the product, whose tiles end with each chunk.
+    fn cost(&self, entry: &Entry, m: u32) -> f64 {
+        let chunk = u64::from(m.div_ceil(self.world).next_multiple_of(entry.tile[0]));
+        let m = (chunk * u64::from(self.world)).min(u64::from(u32::MAX)) as u32;
+        Work { m, n: self.n, k: self.k, ctas: self.ctas }.cost(entry, Cut::NONE)
+    }
+}
+
 impl Kernels {
-    /// The kernels for calls of up to `max_m` rows, and n and k.
+    /// The kernels for calls of up to `max_m` rows.
     ///
     /// # Errors
     /// [`Error::Argument`] if the variant or the tile was not compiled, or if the tile's kernel does not do what is wished.
-    pub fn of(variant: Variant, wishes: Wishes, world: u32, [max_m, n, k]: [u32; 3]) -> Result<Self> {
+    pub fn of(variant: Variant, wishes: Wishes, shared: Shared, max_m: u32) -> Result<Self> {
+        let Shared { world, n, k, .. } = shared;
         let main = variant.entry_with(Op::GemmReduceScatter, wishes.tile)?;
         can_do(main, wishes, [n, k])?;
+        let turns = variant.entry_of(Op::GemmReduceScatter, TURNS_TILE);
+        let turns = turns.filter(|entry| wishes.tile.is_none() && can_do(entry, wishes, [n, k]).is_ok());
         let epilogue = if wishes.has_epilogue { Some(variant.entry(Op::GemmReduceScatterEpilogue)?) } else { None };
         let few = if wishes.tile.is_some() { [None; 3] } else { Self::few(variant, wishes.transport, world) };
-        Ok(Self { few, main, epilogue, max_m })
+        // Slots have room for the tiles of either: not for a kernel that not even the largest call takes.
+        let takes_more = few.iter().flatten().all(|choice| max_m > choice.most_rows);
+        let turns = turns.filter(|entry| takes_more && shared.cost(entry, max_m) < shared.cost(main, max_m));
+        Ok(Self { few, main, turns, shared, epilogue, max_m })
     }
 
     fn few(variant: Variant, transport: Transport, world: u32) -> [Option<Choice>; 3] {
@@ -69,7 +97,9 @@ impl Kernels {
 
     /// The kernel for a call over `m` rows.
     pub fn for_rows(&self, m: u32) -> &'static Entry {
-        self.few.iter().flatten().find(|choice| m <= choice.most_rows).map_or(self.main, |choice| choice.entry)
+        let few = self.few.iter().flatten().find(|choice| m <= choice.most_rows).map(|choice| choice.entry);
+        let is_faster = |entry: &&Entry| self.shared.cost(entry, m) < self.shared.cost(self.main, m);
+        few.or_else(|| self.turns.filter(is_faster)).unwrap_or(self.main)
     }
 
     /// The kernels that some call takes, with the most rows that one does.
@@ -83,7 +113,7 @@ impl Kernels {
             reached = max(reached, Some(most_rows));
             is_used.then_some(Choice { most_rows, ..choice })
         });
-        plain.chain(epilogue)
+        plain.chain(self.turns.map(|entry| Choice { entry, most_rows: self.max_m })).chain(epilogue)
     }
 
     /// Tiles that a slot must hold, and bytes of all slots of one parity: kernels share signals and slots, so room for the
@@ -137,8 +167,13 @@ mod tests {
         Wishes { transport: Transport::Push, placement: Placement::Epilogue, tile: None, has_epilogue: false }
     }
 
+    /// Of ranks with 132 CTAs each.
+    fn of(variant: Variant, wishes: Wishes, world: u32, [max_m, n, k]: [u32; 3]) -> Result<Kernels> {
+        Kernels::of(variant, wishes, Shared { world, n, k, ctas: 132 }, max_m)
+    }
+
     fn tiles(transport: Transport, world: u32, rows: impl IntoIterator<Item = u32>) -> Vec<[u32; 2]> {
-        let kernels = Kernels::of(Variant::default(), Wishes { transport, ..push() }, world, [8192, 512, 64]).unwrap();
+        let kernels = of(Variant::default(), Wishes { transport, ..push() }, world, [8192, 512, 64]).unwrap();
         rows.into_iter().map(|m| kernels.for_rows(m).tile_extent()).collect()
     }
 
@@ -151,39 +186,73 @@ mod tests {
         assert_eq!(tiles(Transport::Push, 1, [64, 128, 129]), [few, more, main]);
     }
 
+    /// `docs/performance.md`, the table of two GPUs; K is that of a rank.
+    #[test]
+    fn consumers_take_turns_where_that_was_measured_to_be_faster() {
+        for ([m, n, k], in_turns) in [
+            ([8192, 8192, 14784], true),
+            ([8192, 8192, 14336], true),
+            ([8192, 4096, 7168], false),
+            ([8192, 8192, 2048], true),
+            ([4096, 4096, 4096], false),
+            ([2048, 8192, 14336], false),
+            ([512, 8192, 14336], false),
+        ] {
+            let kernels = of(Variant::default(), push(), 2, [m, n, k]).unwrap();
+            let (main, turns) = (Op::GemmReduceScatter, Op::GemmReduceScatterPingPong);
+            assert_eq!(kernels.for_rows(m).op, if in_turns { turns } else { main }, "{m}×{n}×{k}");
+            assert_eq!(kernels.used().any(|used| used.entry.op == turns), in_turns, "{m}×{n}×{k}");
+            for wishes in [
+                Wishes { transport: Transport::Staged, ..push() },
+                Wishes { placement: Placement::Partition, ..push() },
+                Wishes { tile: Some([128, 256]), ..push() },
+            ] {
+                assert_eq!(of(Variant::default(), wishes, 2, [m, n, k]).unwrap().for_rows(m).op, main, "{wishes:?}");
+            }
+        }
+        let plain = of(Variant::default(), push(), 2, [8192, 8190, 2048]).unwrap();
+        assert_eq!(plain.for_rows(8192).op, Op::GemmReduceScatter, "rows that end within 16 bytes");
+    }
+
     #[test]
     fn only_kernels_that_some_call_takes_are_used() {
         let used = |layout, world, max_m| {
             let variant = Variant { layout, ..Variant::default() };
-            let kernels = Kernels::of(variant, push(), world, [max_m, 512, 64]).unwrap();
+            let kernels = of(variant, push(), world, [max_m, 512, 64]).unwrap();
             kernels.used().map(|used| (used.entry.tile_extent(), used.most_rows)).collect::<Vec<_>>()
         };
         assert_eq!(used(Layout::Nt, 4, 0), [([64, 64], 0)]);
         assert_eq!(used(Layout::Nt, 4, 64), [([64, 64], 64)]);
         assert_eq!(used(Layout::Nt, 4, 100), [([64, 64], 64), ([128, 64], 100)]);
-        assert_eq!(used(Layout::Nt, 1, 200), [([64, 64], 64), ([128, 64], 128), ([128, 256], 200)]);
-        assert_eq!(used(Layout::Nt, 4, 8192), [([64, 64], 64), ([128, 64], 128), ([64, 128], 256), ([128, 256], 8192)]);
+        let (few, more, main) = (([64, 64], 64), ([128, 64], 128), [128, 256]);
+        assert_eq!(used(Layout::Nt, 1, 200), [few, more, (main, 200), (TURNS_TILE, 200)]);
+        assert_eq!(used(Layout::Nt, 4, 8192), [few, more, ([64, 128], 256), (main, 8192)]);
         assert_eq!(used(Layout::Tn, 4, 16), [([128, 256], 16)]);
     }
 
     #[test]
     fn slots_hold_every_kernels_tiles() {
-        let of = |max_m, n| Kernels::of(Variant::default(), push(), 2, [max_m, n, 64]).unwrap().slots(n, 2);
+        let slots = |max_m, n| of(Variant::default(), push(), 2, [max_m, n, 64]).unwrap().slots(n, 2);
         // 128 shared tiles of 8 KiB, two senders.
-        assert_eq!(of(64, 8192).unwrap(), (128, 2 * 128 * 8192));
+        assert_eq!(slots(64, 8192).unwrap(), (128, 2 * 128 * 8192));
         // 4096 rows a rank are 32 × 32 main tiles of 64 KiB.
-        assert_eq!(of(8192, 8192).unwrap(), (1024, 2 * 1024 * 65_536));
-        assert_eq!(of(0, 8192).unwrap().0, 0);
+        let wishes = Wishes { tile: Some([128, 256]), ..push() };
+        let main = of(Variant::default(), wishes, 2, [8192, 8192, 64]).unwrap();
+        assert_eq!(main.slots(8192, 2).unwrap(), (1024, 2 * 1024 * 65_536));
+        // Or 32 × 43 of those multiplied in turns, which calls of the same plan may take.
+        assert_eq!(slots(8192, 8192).unwrap(), (1376, 2 * 1376 * 65_536));
+        assert_eq!(slots(0, 8192).unwrap().0, 0);
         // Calls with an epilogue take the main tile, however few their rows are: 1 × 32 of 64 KiB.
         let wishes = Wishes { has_epilogue: true, ..push() };
-        let kernels = Kernels::of(Variant::default(), wishes, 2, [64, 8192, 64]).unwrap();
+        let kernels = of(Variant::default(), wishes, 2, [64, 8192, 64]).unwrap();
         assert_eq!(kernels.slots(8192, 2).unwrap(), (128, 2 * 128 * 65_536));
-        assert!(of(64, i32::MAX as u32).unwrap_err().to_string().contains("tiles"));
+        assert!(slots(64, i32::MAX as u32).unwrap_err().to_string().contains("tiles"));
     }
+
     #[test]
     fn a_tile_that_is_wished_for_is_that_of_every_call() {
         let wishes = Wishes { tile: Some(TURNS_TILE), ..push() };
-        let kernels = Kernels::of(Variant::default(), wishes, 4, [8192, 512, 64]).unwrap();
+        let kernels = of(Variant::default(), wishes, 4, [8192, 512, 64]).unwrap();
         assert!([0, 1, 64, 8192].iter().all(|m| kernels.for_rows(*m).op == Op::GemmReduceScatterPingPong));
         assert_eq!(kernels.used().count(), 1);
         // 2048 rows a rank are 16 × 3 tiles of 48 KiB.
@@ -200,7 +269,7 @@ mod tests {
                 "nt bf16 → bf16 has 128 × 256, 64 × 128 and 128 × 192",
             ),
         ] {
-            let text = Kernels::of(Variant::default(), wishes, 4, [8192, n, k]).unwrap_err().to_string();
+            let text = of(Variant::default(), wishes, 4, [8192, n, k]).unwrap_err().to_string();
             assert!(text.contains("tile is ") && text.contains(rule), "{text}");
         }
     }

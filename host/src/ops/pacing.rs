@@ -4,6 +4,9 @@
 //! tiles. Spread over the next main loop, the same panels cost less: 2 to 6 % of a short call, measured on two H200s. A call
 //! long enough to be bound by power loses 2 % by it.
 
+use std::time::Duration;
+
+use crate::error::{Error, Result};
 use crate::kernels::config::PANEL_BYTES;
 use crate::kernels::entries::{Entry, Op};
 
@@ -35,6 +38,16 @@ pub fn pace_ns([m, n, k]: [u32; 3], entry: &Entry) -> u32 {
     (main_loop_ns / 2 / panels).min(MAX_PACE_NS) as u32
 }
 
+/// A pause that the caller wants, in nanoseconds.
+///
+/// # Errors
+/// [`Error::Argument`] if it is longer than [`MAX_PACE_NS`].
+pub fn check(pause: Duration) -> Result<u32> {
+    let rule = || Error::argument("push_pause", format!("{pause:?}"), format!("it is at most {MAX_PACE_NS} ns"));
+    let ns = u32::try_from(pause.as_nanos()).map_err(|_| rule())?;
+    if u64::from(ns) <= MAX_PACE_NS { Ok(ns) } else { Err(rule()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +67,14 @@ mod tests {
                 assert!(pause * panels * 2 <= main_loop_ns && pause <= MAX_PACE_NS, "K = {k}: {pause} ns");
             }
         }
+    }
+
+    #[test]
+    fn pauses_that_are_too_long_are_refused() {
+        assert_eq!(check(Duration::from_nanos(3_500)).unwrap(), 3_500);
+        let text = check(Duration::from_secs(1)).unwrap_err().to_string();
+        assert_eq!(text, "push_pause is 1s, but it is at most 3500 ns");
+        assert!(check(Duration::MAX).is_err());
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Work {
     }
 
     /// Expected time in nanoseconds, without what every call takes.
-    pub(super) fn cost(&self, entry: &Entry, cut: Cut) -> f64 {
+    pub(crate) fn cost(&self, entry: &Entry, cut: Cut) -> f64 {
         let wanted = (entry.tile_extent(), entry.input.bytes());
         let is_of = |cost: &&TileCost| (cost.tile, cost.element_bytes) == wanted;
         let of = COSTS.iter().find(is_of).unwrap_or(&COSTS[0]);

@@ -47,6 +47,7 @@ pub struct CudaBuilder {
     arch: Arch,
     edition: String,
     llvm_args: Vec<String>,
+    cfgs: Vec<String>,
     deny_warnings: bool,
     work_dir: Option<PathBuf>,
     copy_to: Option<PathBuf>,
@@ -63,6 +64,7 @@ impl CudaBuilder {
             arch: Arch::Sm90a,
             edition: "2024".to_string(),
             llvm_args: Vec::new(),
+            cfgs: Vec::new(),
             deny_warnings: false,
             work_dir: None,
             copy_to: None,
@@ -92,6 +94,12 @@ impl CudaBuilder {
     /// Options passed to LLVM, such as `-unroll-threshold=100000`.
     pub fn llvm_args(mut self, args: &[&str]) -> Self {
         self.llvm_args = args.iter().map(ToString::to_string).collect();
+        self
+    }
+
+    /// Sets a configuration flag of the device crate's code, as rustc's `--cfg` does.
+    pub fn cfg(mut self, name: &str) -> Self {
+        self.cfgs.push(name.to_string());
         self
     }
 
@@ -194,6 +202,7 @@ impl CudaBuilder {
         let mut flags = vec![format!("-Ctarget-cpu={}", self.arch.cpu())];
         flags.extend(["-Copt-level=3", "-Ccodegen-units=1", "-Cpanic=abort"].map(str::to_string));
         flags.extend(self.llvm_args.iter().map(|arg| format!("-Cllvm-args={arg}")));
+        flags.extend(self.cfgs.iter().map(|name| format!("--cfg={name}")));
         flags
     }
 }

@@ -41,4 +41,4 @@ mod sources;
 pub use compile::shared_target_dir;
 pub use cuda_builder::{Arch, Built, CudaBuilder};
 pub use error::{CudaBuilderError, INSTALL_DEBIAN, INSTALL_RUSTUP, Result};
-pub use product::{Origin, kernels, kernels_ptx, stored_path};
+pub use product::{EVERY_LANE_VAR, Origin, kernels, kernels_ptx, stored_path};

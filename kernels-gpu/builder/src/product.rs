@@ -1,6 +1,6 @@
 //! tilewire's own kernels: how they are built, and the stored PTX that spares users the device compiler.
 
-use std::fs;
+use std::{env, fs};
 use std::path::{Path, PathBuf};
 
 use tilewire_kernels::entries::ENTRIES;
@@ -22,9 +22,14 @@ pub enum Origin {
     },
 }
 
+/// Set to 1, this environment variable makes every lane of a warp arrive at barriers, instead of one after the others' accesses: for
+/// racecheck, which sees no order otherwise. Such kernels are slower, and never stored.
+pub const EVERY_LANE_VAR: &str = "TILEWIRE_EVERY_LANE_ARRIVES";
+
 /// The builder of tilewire's kernels, whose crate lies in `crate_dir`.
 pub fn kernels(crate_dir: impl AsRef<Path>) -> CudaBuilder {
-    CudaBuilder::new(crate_dir).arch(Arch::Sm90a).entries(ENTRIES)
+    let builder = CudaBuilder::new(crate_dir).arch(Arch::Sm90a).entries(ENTRIES);
+    if env::var(EVERY_LANE_VAR).is_ok_and(|value| value == "1") { builder.cfg("every_lane_arrives") } else { builder }
 }
 
 /// Where the stored PTX of the crate in `crate_dir` lies.

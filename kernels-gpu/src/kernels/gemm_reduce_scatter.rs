@@ -23,7 +23,7 @@ use crate::layout::slot::panel_offset;
 use crate::machine::{Aborted, PutSignals, ReduceJob, RowsFinish, Signals, ThreadRole, WarpgroupRole};
 use crate::pipeline::ring::ReadySlot;
 use crate::pipeline::state::PipelineState;
-use crate::schedule::chunked::{ChunkTile, ChunkedTiles};
+use crate::schedule::chunked::{ChunkTile, ChunkedTiles, TileWalk};
 use crate::shape::{CtaPosition, GlobalAddr, Rank, Role, SmemAddr, div_ceil};
 
 /// The kernel; `STAGES` is `C::STAGES`.
@@ -197,12 +197,14 @@ impl<'a, C: TileConfig> Call<'a, C> {
     fn produce<M: ThreadRole, const STAGES: u32>(&self, m: &M) -> Result<(), Aborted> {
         let ring = operand_ring::<M, C, STAGES>(m, Role::Producer);
         let mut state = PipelineState::start();
-        let (k_tiles, mut nth) = (self.k_tiles(), 0);
-        while let Some(tile) = self.compute_tile(nth) {
-            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, [0, k_tiles], C::A_BOX)?;
-            nth += 1;
+        let k_tiles = self.k_tiles();
+        if self.at.cta < self.compute_ctas() {
+            let mut walk = TileWalk::new(self.tiles, self.at.cta, self.compute_ctas());
+            while let Some((row, col)) = walk.next() {
+                load_operands::<M, C, STAGES>(&ring, &mut state, row, col, [0, k_tiles], C::A_BOX)?;
+            }
         }
-        nth = 0;
+        let mut nth = 0;
         while let Some(tile) = self.carried_tile(nth) {
             let own = self.own();
             let (staged, tag) = (own.staged(tile.owner, tile.index), tile_tag(tile.owner.0, tile.index));

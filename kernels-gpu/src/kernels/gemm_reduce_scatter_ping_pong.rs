@@ -27,7 +27,7 @@ use crate::config::{PANEL_ROWS, Registers, TileConfig};
 use crate::layout::slot::panel_offset;
 use crate::machine::{Aborted, Mbarriers, PutSignals, Reread, Signals, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
-use crate::schedule::chunked::ChunkTile;
+use crate::schedule::chunked::{ChunkTile, TileWalk};
 use crate::shape::{CtaPosition, Rank, Role, SmemAddr, div_ceil};
 
 /// The kernel; `STAGES` is `C::STAGES`. Columns of D are whole steps of 16 bytes, and tiles start at any row, as the host and
@@ -101,11 +101,10 @@ impl<'a, C: TileConfig> Call<'a, C> {
     fn produce<M: ThreadRole, const STAGES: u32>(&self, m: &M) -> Result<(), Aborted> {
         let ring = operand_ring::<M, C, STAGES>(m, Role::Producer);
         let mut state = PipelineState::start();
-        let mut turn = 0;
-        while let Some(tile) = self.again(m).tile(turn) {
-            let k = [0, self.again(m).k_tiles()];
-            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k, C::A_BOX)?;
-            turn += 1;
+        let k_tiles = self.k_tiles();
+        let mut walk = TileWalk::new(tiles::<C>(self.args), self.at.cta, self.at.num_ctas);
+        while let Some((row, col)) = walk.next() {
+            load_operands::<M, C, STAGES>(&ring, &mut state, row, col, [0, k_tiles], C::A_BOX)?;
         }
         Ok(())
     }

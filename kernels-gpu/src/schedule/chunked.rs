@@ -127,6 +127,51 @@ impl ChunkedTiles {
     }
 }
 
+/// One CTA's way through the tiles that its rank computes, for the role that may not pause between two of them: what
+/// [`ChunkedTiles::nth`] finds out anew for each tile is kept, so that the next one costs the two divisions of a raster.
+#[derive(Clone, Copy, Debug)]
+pub struct TileWalk {
+    tiles: ChunkedTiles,
+    /// Tiles from one to the next.
+    stride: u32,
+    step: u32,
+    /// Of the chunk at `step`: the next tile's index, which may be past its end; its tiles; its first row, less the lead.
+    index: u32,
+    raster: Raster,
+    first_row: u32,
+}
+
+impl TileWalk {
+    /// Before the tile `first`; every `stride`-th tile follows.
+    #[inline(always)]
+    pub const fn new(tiles: ChunkedTiles, first: u32, stride: u32) -> Self {
+        let raster = Raster { tiles_m: 0, tiles_n: 0, group: 0 };
+        Self { tiles, stride, step: 0, index: first, raster, first_row: 0 }.at_step(0)
+    }
+
+    #[inline(always)]
+    const fn at_step(self, step: u32) -> Self {
+        let owner = owner_at_step(self.tiles.rank, self.tiles.world, step);
+        let (chunk, lead) = self.tiles.chunk(owner);
+        Self { step, raster: self.tiles.raster(owner), first_row: chunk.first_row - lead, ..self }
+    }
+
+    /// First row and column of the next tile.
+    #[inline(always)]
+    pub const fn next(&mut self) -> Option<(u32, u32)> {
+        while self.index >= self.raster.num_tiles() {
+            if self.step + 1 >= self.tiles.world {
+                return None;
+            }
+            self.index -= self.raster.num_tiles();
+            *self = self.at_step(self.step + 1);
+        }
+        let (row, col) = self.raster.tile(self.index);
+        self.index += self.stride;
+        Some((self.first_row + row * self.tiles.tile_m, col * self.tiles.tile_n))
+    }
+}
+
 /// Most tiles any chunk of a call over up to `max_m` rows has: what a slot must hold.
 pub const fn max_chunk_tiles(max_m: u32, n: u32, world: u32, tile: [u32; 2], row_align: u32) -> u32 {
     let rows = div_ceil(max_m, world);

@@ -297,9 +297,7 @@ impl Mbarriers for Warpgroup {
         // SAFETY: by `Cta::new`'s contract; the warp's accesses are ordered before its one arrival.
         unsafe {
             sync::sync_warp();
-            if self.thread % 32 == 0 {
-                mbarrier::arrive(self.cta.bar(bar));
-            }
+            mbarrier::arrive_as_warp(self.cta.bar(bar), self.thread % 32 == 0);
         }
     }
 
@@ -308,9 +306,8 @@ impl Mbarriers for Warpgroup {
         // SAFETY: as in `arrive`; the count is the role's, so each warp has its share.
         unsafe {
             sync::sync_warp();
-            if self.thread % 32 == 0 {
-                mbarrier::arrive_many(self.cta.bar(bar), count / WARPS_PER_WARPGROUP);
-            }
+            let count = count / WARPS_PER_WARPGROUP;
+            mbarrier::arrive_many_as_warp(self.cta.bar(bar), count, self.thread % 32 == 0);
         }
     }
 

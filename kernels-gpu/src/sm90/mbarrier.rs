@@ -2,34 +2,72 @@
 
 use core::arch::asm;
 
+/// What an arrival counts: 1, a warp's by one lane after the others' accesses. With `every_lane_arrives` each of its lanes arrives,
+/// and a thread on its own as often: racecheck takes accesses of lanes that do not arrive for unordered (`docs/protocols.md`).
+const EACH: u32 = if cfg!(every_lane_arrives) { 32 } else { 1 };
+
 /// `mbarrier.init`. By one thread, before any other use.
 #[inline(always)]
 pub unsafe fn init(bar: u32, arrivals: u32) {
+    let arrivals = arrivals * EACH;
     // SAFETY: the caller's.
     unsafe { asm!("mbarrier.init.shared::cta.b64 [{}], {};", in(reg32) bar, in(reg32) arrivals, options(nostack)) }
 }
 
-/// `mbarrier.arrive`, release at CTA scope.
+/// `mbarrier.arrive`, release at CTA scope, by a thread on its own.
 #[inline(always)]
 pub unsafe fn arrive(bar: u32) {
     // SAFETY: the caller's.
-    unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{}];", in(reg32) bar, options(nostack)) }
+    unsafe { if EACH == 1 { arrive_once(bar) } else { arrive_times(bar, EACH) } }
 }
 
-/// `mbarrier.arrive` with a count.
+/// The same with a count.
 #[inline(always)]
 pub unsafe fn arrive_many(bar: u32, count: u32) {
     // SAFETY: the caller's.
-    unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{}], {};", in(reg32) bar, in(reg32) count, options(nostack)) }
+    unsafe { arrive_times(bar, count * EACH) }
 }
 
-/// `mbarrier.arrive.expect_tx`.
+/// The same by a warp, whose lanes' accesses were ordered before. Called by every lane; `is_first` in one of them.
+#[inline(always)]
+pub unsafe fn arrive_as_warp(bar: u32, is_first: bool) {
+    if EACH > 1 || is_first {
+        // SAFETY: the caller's.
+        unsafe { arrive_once(bar) }
+    }
+}
+
+/// The same with a count.
+#[inline(always)]
+pub unsafe fn arrive_many_as_warp(bar: u32, count: u32, is_first: bool) {
+    if EACH > 1 || is_first {
+        // SAFETY: the caller's.
+        unsafe { arrive_times(bar, count) }
+    }
+}
+
+/// `mbarrier.arrive.expect_tx`, by a thread on its own.
 #[inline(always)]
 pub unsafe fn arrive_expect_tx(bar: u32, bytes: u32) {
     // SAFETY: the caller's.
     unsafe {
-        asm!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{}], {};", in(reg32) bar, in(reg32) bytes, options(nostack))
+        asm!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{}], {};", in(reg32) bar, in(reg32) bytes, options(nostack));
+        if EACH > 1 {
+            arrive_times(bar, EACH - 1);
+        }
     }
+}
+
+#[inline(always)]
+unsafe fn arrive_once(bar: u32) {
+    // SAFETY: the caller's.
+    unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{}];", in(reg32) bar, options(nostack)) }
+}
+
+#[inline(always)]
+unsafe fn arrive_times(bar: u32, count: u32) {
+    // SAFETY: the caller's.
+    unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{}], {};", in(reg32) bar, in(reg32) count, options(nostack)) }
 }
 
 /// `mbarrier.try_wait.parity`, acquire at CTA scope; may suspend for a short time.

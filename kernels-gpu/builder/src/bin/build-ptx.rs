@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use tilewire_builder::stored::Stored;
 use tilewire_builder::toolchain::Toolchain;
-use tilewire_builder::{Built, kernels, shared_target_dir, stored_path};
+use tilewire_builder::{Built, EVERY_LANE_VAR, kernels, shared_target_dir, stored_path};
 
 const USAGE: &str = "usage: build-ptx [--check] [--keep-ll] | --toolchain
   (none)       build the kernels and store the PTX
@@ -69,6 +69,9 @@ fn run(check: bool, keep_ll: bool) -> Result<String, Box<dyn std::error::Error>>
         eprintln!("LLVM's intermediate code: {}", ll.display());
     }
     let path = stored_path(crate_dir);
+    if env::var_os(EVERY_LANE_VAR).is_some() {
+        return Err(format!("{EVERY_LANE_VAR} is set, and kernels that it makes are not those to store").into());
+    }
     if check {
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         return compare(&text, &hash, &built).map_err(|reason| {
