@@ -53,7 +53,7 @@ fn shapes_in_every_way(_: &Gpu) -> TestResult {
 }
 
 fn bits_are_the_same_in_every_way(_: &Gpu) -> TestResult {
-    for ranks in some_of(&[2, 3, 8], 1) {
+    for ranks in some_of(&[8, 2, 3], 1) {
         suite::bits_are_the_same_in_every_way(&virtual_ranks(*ranks)?, 1100, 520, 264)?;
     }
     Ok(())
@@ -167,13 +167,14 @@ fn consumers_in_turns_are_right(_: &Gpu) -> TestResult {
 }
 
 fn consumers_in_turns_are_right_over_ranks(_: &Gpu) -> TestResult {
-    some_of(&[2, 3, 8, 1], 2).iter().try_for_each(|ranks| turns_over(&virtual_ranks(*ranks)?))
+    // Of 8 ranks each has few SMs, and so each CTA many tiles.
+    some_of(&[8, 2, 3, 1], 1).iter().try_for_each(|ranks| turns_over(&virtual_ranks(*ranks)?))
 }
 
 fn turns_over(world: &World) -> TestResult {
-    let shapes = [[4096, 2048, 512], [1000, 3000, 200], [100, 8, 8], [2048, 4096, 2048]];
-    suite::turns_over_ranks::every_variant(world, some_of(&shapes, 2))?;
-    suite::turns_over_ranks::calls_share_a_plan(world, [2000, 1032, 264])?;
+    let shapes = [[1000, 3000, 200], [4096, 2048, 512], [100, 8, 8], [2048, 4096, 2048]];
+    suite::turns_over_ranks::every_variant(world, some_of(&shapes, 1))?;
+    suite::turns_over_ranks::calls_share_a_plan(world, if is_small() { [500, 392, 136] } else { [2000, 1032, 264] })?;
     suite::turns_over_ranks::what_it_cannot_do_is_refused(world)
 }
 

@@ -31,6 +31,7 @@ const GOOD: &str = "\
 	// begin inline asm
 	{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%r1], %r2; selp.u32 %r3, 1, 0, p; }
 	// end inline asm
+	griddepcontrol.wait;
 	@%p1 bra 	$L__BB0_2;
 	red.release.sys.global.add.u32 [%rd1], 1;
 $L__BB0_2:
@@ -54,7 +55,8 @@ $L__BB0_2:
 
 fn table() -> [Entry; 2] {
     let first = Entry { name: "first", threads: 384, cluster: 1, param_bytes: 448, param_align: 64, ..SOME_ENTRY };
-    [first, Entry { name: "second", threads: 256, cluster: 2, param_bytes: 512, ..first }]
+    let first = Entry { overlaps_previous: true, ..first };
+    [first, Entry { name: "second", threads: 256, cluster: 2, param_bytes: 512, overlaps_previous: false, ..first }]
 }
 
 /// `GOOD` with `from` replaced by `to`, what that breaks, in which kernel, and the line that must be named.
@@ -118,6 +120,9 @@ const MUTANTS: &[Mutant] = &[
     mutant("a shared atomic whose space looks like a scope", ATOM, "atom.shared::cta", Rule::Scope, "second", "atom.shared::cta"),
     mutant("one hidden behind another on its line", BODY, "\tred.gpu.add.u32 [%rd1], 1; $L9: red.add.u32 [%rd1], 1;\n", Rule::Scope, "first", "$L9"),
     mutant("a multimem reduction without a scope", BODY, "\tmultimem.red.weak.global.add.u32 [%rd1], 1;\n", Rule::Scope, "first", "multimem.red"),
+    mutant("an early start without a wait", "\tgriddepcontrol.wait;\n", "", Rule::EarlyStart, "first", ".visible .entry first("),
+    mutant("a wait after a store", "\tgriddepcontrol.wait;\n\t@%p1", "\tst.global.u32 [%rd1], %r1;\n\tgriddepcontrol.wait;\n\t@%p1", Rule::EarlyStart, "first", "griddepcontrol.wait"),
+    mutant("a wait of a kernel that does not start early", "\tatom.acq", "\tgriddepcontrol.wait;\n\tatom.acq", Rule::EarlyStart, "second", "griddepcontrol.wait"),
     mutant("a breakpoint", BODY, "\tbrkpt;\n", Rule::Debug, "first", "brkpt"),
     mutant("line numbers", BODY, "\t.loc 1 2 3\n", Rule::Debug, "first", ".loc 1 2 3"),
     mutant("debug sections", GLOBL, ".section .debug_info\n{\n}\n", Rule::Debug, "", ".section .debug_info"),
@@ -201,7 +206,7 @@ fn a_violation_says_where_what_and_which_rule() {
     let violations = check(&text, &table());
     assert_eq!(
         violations[0].to_string(),
-        "line 25, first: `red.global.add.u32 [%rd1], 1`, but an atomic must name its scope (.cta, .cluster, .gpu or \
+        "line 26, first: `red.global.add.u32 [%rd1], 1`, but an atomic must name its scope (.cta, .cluster, .gpu or \
          .sys): core::sync::atomic loses it"
     );
 }

@@ -39,7 +39,12 @@ pub struct Case {
     pub placement: Placement,
     pub sm_margin: u32,
     pub first_epoch: u32,
+    /// The tile, where it is not the plan that chooses.
+    pub tile: Option<[u32; 2]>,
 }
+
+/// The tile of which each consumer has a half.
+pub const MAIN_TILE: [u32; 2] = [128, 256];
 
 impl Case {
     pub fn new(m: usize, n: usize, k: usize) -> Self {
@@ -52,11 +57,15 @@ impl Case {
             placement: Placement::Epilogue,
             sm_margin: 0,
             first_epoch: 1,
+            tile: None,
         }
     }
 
+    /// Pushed tiles that are added in the epilogue are those that the plan chooses, often multiplied in turns; with a margin they
+    /// are main tiles, so that those are tested too.
     pub fn over(self, transport: Transport, placement: Placement, sm_margin: u32) -> Self {
-        Self { transport, placement, sm_margin, ..self }
+        let is_either = (transport, placement) == (Transport::Push, Placement::Epilogue) && sm_margin > 0;
+        Self { transport, placement, sm_margin, tile: is_either.then_some(MAIN_TILE), ..self }
     }
 
     pub fn layout(self, layout: Layout) -> Self {
@@ -109,14 +118,16 @@ pub fn uniform<I: Scalar>(rows: usize, cols: usize, seed: usize) -> Matrix<I> {
 }
 
 pub fn plan<I: Scalar, O: Scalar>(world: &World, case: &Case) -> Result<GemmReduceScatter, Error> {
-    GemmReduceScatter::builder(world)
+    let builder = GemmReduceScatter::builder(world)
         .shape(case.m, case.n, case.k)
         .variant(Variant::new(case.layout, I::ELEMENT, O::ELEMENT))
         .transport(case.transport)
         .placement(case.placement)
         .sm_margin(case.sm_margin)
-        .first_epoch(case.first_epoch)
-        .build()
+        .first_epoch(case.first_epoch);
+    // Kernels of 8-bit operands have another main tile, and no choice.
+    let tile = case.tile.filter(|_| I::ELEMENT.bytes() == 2);
+    tile.into_iter().fold(builder, |builder, tile| builder.tile(tile)).build()
 }
 
 /// Runs the plan on poisoned outputs of `m` rows over all ranks.
@@ -289,6 +300,7 @@ pub fn empty_calls_are_calls(world: &World) -> TestResult {
 pub fn k_edges(world: &World) -> TestResult {
     for k in [0, 1, 8, 63, 64, 65, 128, 192, 200, 256, 7 * 64, 9 * 64] {
         fresh::<bf16, bf16>(world, &Case::new(130, 72, k))?;
+        fresh::<bf16, bf16>(world, &Case { tile: Some(MAIN_TILE), ..Case::new(130, 72, k) })?;
     }
     Ok(())
 }

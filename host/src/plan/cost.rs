@@ -15,30 +15,35 @@ struct TileCost {
     tail: f64,
     /// Passing the sums of a part to the CTA that finishes its tile.
     share: f64,
+    /// The same in runs, whose giver is often in the middle of a tile, and so done as late as the taker.
+    share_of_run: f64,
+    /// Bytes that one SM takes from device memory in a nanosecond.
+    sm_memory: f64,
 }
 
-const fn tile(tile: [u32; 2], element_bytes: u32, [stage, tail, share]: [f64; 3]) -> TileCost {
-    TileCost { tile, element_bytes, stage, tail, share }
+const fn tile(
+    tile: [u32; 2],
+    element_bytes: u32,
+    [stage, tail, share, share_of_run, sm_memory]: [f64; 5],
+) -> TileCost {
+    TileCost { tile, element_bytes, stage, tail, share, share_of_run, sm_memory }
 }
 
-/// NVIDIA H200, driver 580.159.04, 2026-11-29, under sustained load: fitted to the table of cuts in `docs/performance.md`, 128×192
-/// to the shapes of `benches/gemm` that it takes. Of 128×128 on 8 bits the share is not used.
+/// NVIDIA H200, driver 580.159.04, 2026-11-30, under sustained load: fitted to the table of cuts in `docs/performance.md`, 128×192
+/// to the shapes of `benches/gemm` that it takes. Shares are not used where a tile is not cut: 128×192, and 128×128 on 8 bits.
 const COSTS: [TileCost; 8] = [
-    tile([128, 256], 2, [760.0, 1500.0, 3000.0]),
-    tile([128, 192], 2, [560.0, 500.0, 0.0]),
-    tile([128, 128], 2, [384.0, 1100.0, 2900.0]),
-    tile([64, 128], 2, [160.0, 300.0, 2600.0]),
-    tile([128, 64], 2, [258.0, 600.0, 2600.0]),
-    tile([64, 64], 2, [100.0, 900.0, 1700.0]),
-    tile([128, 256], 1, [900.0, 1200.0, 3000.0]),
-    tile([128, 128], 1, [500.0, 900.0, 2000.0]),
+    tile([128, 256], 2, [760.0, 1500.0, 3000.0, 4120.0, 44.8]),
+    tile([128, 192], 2, [560.0, 500.0, 0.0, 0.0, 40.0]),
+    tile([128, 128], 2, [384.0, 1100.0, 2900.0, 3930.0, 39.1]),
+    tile([64, 128], 2, [170.0, 200.0, 2220.0, 3170.0, 36.7]),
+    tile([128, 64], 2, [270.0, 20.0, 2010.0, 3960.0, 30.1]),
+    tile([64, 64], 2, [210.0, 70.0, 1570.0, 2610.0, 52.1]),
+    tile([128, 256], 1, [900.0, 1200.0, 3000.0, 4000.0, 40.0]),
+    tile([128, 128], 1, [500.0, 900.0, 2000.0, 3000.0, 40.0]),
 ];
 
 /// Bytes that device memory delivers in a nanosecond.
-const MEMORY_BYTES_PER_NS: f64 = 4650.0;
-
-/// Bytes that one SM takes from device memory in a nanosecond.
-const SM_MEMORY_BYTES_PER_NS: f64 = 40.0;
+const MEMORY_BYTES_PER_NS: f64 = 4580.0;
 
 /// Bytes that one SM takes from the L2 in a nanosecond.
 const SM_L2_BYTES_PER_NS: f64 = 104.0;
@@ -72,7 +77,7 @@ impl Work {
             + product([self.m, self.k], entry.input.bytes())
             + product([self.m, self.n], entry.output.bytes());
         let from_memory = once / (self.tiles(entry) as f64 * self.k_tiles(entry) as f64).max(1.0);
-        let memory = from_memory / SM_MEMORY_BYTES_PER_NS.min(MEMORY_BYTES_PER_NS / busy as f64);
+        let memory = from_memory / of.sm_memory.min(MEMORY_BYTES_PER_NS / busy as f64);
         of.stage.max(boxes / SM_L2_BYTES_PER_NS).max(memory)
     }
 
@@ -104,7 +109,7 @@ impl Work {
         let (runs, k_tiles) = ((self.ctas() / abreast).max(1), self.k_tiles(entry));
         let stages = (self.tiles(entry) / abreast * k_tiles).div_ceil(runs).max(1);
         let parts = 1.0 + k_tiles as f64 / stages as f64;
-        stages as f64 * self.stage(entry, of, runs * abreast) + of.tail + parts * of.share
+        stages as f64 * self.stage(entry, of, runs * abreast) + of.tail + parts * of.share_of_run
     }
 
     fn ctas(&self) -> u64 {
@@ -132,17 +137,20 @@ mod tests {
         for (tile, shape, cut, measured) in [
             ([128, 192], [16384, 8192, 2048], Cut::NONE, 777.4),
             ([128, 192], [8192, 8192, 1024], Cut::NONE, 201.6),
-            ([128, 256], [8192, 1280, 8192], Cut::NONE, 286.6),
-            ([128, 256], [2048, 4608, 12288], Cut::into_parts(24, 5), 324.9),
-            ([128, 256], [4096, 4096, 4096], Cut::NONE, 187.8),
-            ([128, 128], [8192, 1280, 8192], Cut::NONE, 238.3),
+            ([128, 256], [8192, 1280, 8192], Cut::NONE, 290.5),
+            ([128, 256], [2048, 4608, 12288], Cut::into_parts(24, 5), 333.3),
+            ([128, 256], [4096, 4096, 4096], Cut::NONE, 192.3),
+            ([128, 128], [8192, 1280, 8192], Cut::NONE, 239.2),
             ([128, 128], [512, 12288, 6144], Cut::NONE, 108.7),
-            ([128, 128], [512, 12288, 1536], Cut::NONE, 31.5),
-            ([64, 128], [4096, 4096, 4096], Cut::NONE, 238.0),
-            ([64, 128], [128, 12288, 6144], Cut::into_parts(60, 2), 45.2),
-            ([64, 128], [16, 12288, 1536], Cut::NONE, 13.3),
-            ([64, 64], [16, 12288, 6144], Cut::into_parts(60, 2), 41.3),
-            ([64, 64], [16, 6144, 12288], Cut::NONE, 47.2),
+            ([128, 128], [512, 4608, 12288], Cut::into_runs(4), 88.0),
+            ([128, 128], [512, 12288, 1536], Cut::NONE, 32.3),
+            ([64, 128], [4096, 4096, 4096], Cut::NONE, 241.0),
+            ([64, 128], [128, 12288, 6144], Cut::into_parts(60, 2), 45.7),
+            ([64, 128], [128, 4608, 12288], Cut::into_runs(2), 40.3),
+            ([64, 128], [16, 12288, 1536], Cut::NONE, 14.5),
+            ([64, 64], [16, 12288, 6144], Cut::into_parts(60, 2), 40.5),
+            ([64, 64], [16, 6144, 12288], Cut::into_runs(1), 43.8),
+            ([64, 64], [1, 4608, 12288], Cut::into_runs(1), 35.0),
         ] {
             // Every call takes as much beside.
             let ratio = (us(tile, shape, cut) + 3.3) / measured;

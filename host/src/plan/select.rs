@@ -74,6 +74,7 @@ impl Cut {
     }
 
     /// Whether any tile may be cut.
+    #[cfg(test)]
     pub fn is_some(self) -> bool {
         self.tiles > 0 || self.abreast > 0
     }
@@ -219,9 +220,11 @@ mod tests {
             (512, 4608, 12288, [128, 128], true),
             (512, 12288, 1536, TURNS_TILE, false),
             (128, 12288, 6144, [64, 128], true),
-            (128, 4608, 12288, [128, 128], true),
+            (128, 4608, 12288, [64, 128], true),
             (16, 12288, 6144, [64, 64], true),
-            (16, 12288, 1536, [64, 128], false),
+            (16, 6144, 12288, [64, 64], true),
+            (16, 12288, 1536, [64, 64], false),
+            (1, 4608, 12288, [64, 64], true),
             (1, 12288, 6144, [64, 64], true),
         ] {
             let choice = on_h200(m, n, k);

@@ -43,13 +43,15 @@ pub enum Rule {
     Call,
     /// Every atomic names its scope.
     Scope,
+    /// A kernel that may start early waits before it touches global memory; no other waits.
+    EarlyStart,
     /// No debugging aids.
     Debug,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Target,
         Self::Version,
         Self::AddressSize,
@@ -62,6 +64,7 @@ impl Rule {
         Self::Func,
         Self::Call,
         Self::Scope,
+        Self::EarlyStart,
         Self::Debug,
     ];
 
@@ -85,6 +88,10 @@ impl Rule {
             }
             Self::Func => "every function must be inlined into its kernel",
             Self::Call => "calls are forbidden: every function on a kernel's path is #[inline(always)]",
+            Self::EarlyStart => {
+                "a kernel that may start before the one ahead has ended must wait for that (griddepcontrol.wait) before it \
+                 touches global memory, and no other kernel waits"
+            }
             Self::Scope => "an atomic must name its scope (.cta, .cluster, .gpu or .sys): core::sync::atomic loses it",
             Self::Debug => {
                 "printing, breakpoints and debug sections are forbidden: kernels report through the fault record"
@@ -154,7 +161,10 @@ fn check_table(ptx: &Ptx, entries: &[Entry], found: &mut Vec<Violation>) {
     let kernels = || ptx.functions().iter().filter(|f| f.kind == Kind::Entry);
     for entry in entries {
         match kernels().find(|f| f.name == entry.name) {
-            Some(function) => check_header(ptx, function, entry, found),
+            Some(function) => {
+                check_header(ptx, function, entry, found);
+                check_early_start(ptx, function, entry, found);
+            }
             None => {
                 let text = format!("no .entry {}", entry.name);
                 found.push(violation(Rule::EntryMissing, Some(entry.name), None, &text));
@@ -193,6 +203,17 @@ fn check_header(ptx: &Ptx, function: &Function, entry: &Entry, found: &mut Vec<V
     if bounds != expected.lines().collect::<Vec<_>>() {
         let text = if bounds.is_empty() { "no launch bounds".to_string() } else { bounds.join(" ") };
         found.push(violation(Rule::LaunchBounds, Some(entry.name), start, &text));
+    }
+}
+
+fn check_early_start(ptx: &Ptx, function: &Function, entry: &Entry, found: &mut Vec<Violation>) {
+    let first = |holds: &dyn Fn(&str) -> bool| function.body.clone().find(|&line| holds(&ptx.lines()[line]));
+    let wait = first(&|text| text.contains("griddepcontrol.wait"));
+    let touched = first(&|text| text.contains(".global") && !text.trim_start().starts_with('.'));
+    let is_late = wait.is_some_and(|wait| touched.is_some_and(|touched| touched < wait));
+    if wait.is_some() != entry.overlaps_previous || is_late {
+        let text = if wait.is_some() { "griddepcontrol.wait" } else { "no griddepcontrol.wait" };
+        found.push(violation(Rule::EarlyStart, Some(entry.name), wait.or(Some(function.header.start)), text));
     }
 }
 

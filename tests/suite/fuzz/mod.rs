@@ -120,6 +120,7 @@ impl FuzzCase {
             placement,
             sm_margin,
             first_epoch: FIRST_EPOCHS[draw(12, FIRST_EPOCHS.len())],
+            tile: None,
         };
         let calls = 1 + draw(14, 3);
         let mut fuzz = Self {
