@@ -88,7 +88,8 @@ impl Work {
 
     /// What D must hold of the tile that a CTA finishes as its `nth` unit, counted from 1.
     fn finished(&self, tile: u32, nth: u32) -> u32 {
-        let mut parts: Vec<_> = (0..self.ctas).flat_map(|cta| self.parts(cta)).filter(|part| part.tile == tile).collect();
+        let mut parts: Vec<_> =
+            (0..self.ctas).flat_map(|cta| self.parts(cta)).filter(|part| part.tile == tile).collect();
         parts.sort_unstable_by_key(|part| part.k_begin);
         let sums = parts.into_iter().map(|part| multiplied::<Config>(0, 64 * tile, 0, part.k_begin..part.k_end));
         sums.reduce(shared).expect("a tile has parts").wrapping_add(nth * 100)

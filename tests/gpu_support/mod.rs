@@ -41,15 +41,15 @@ pub struct Job {
 impl Job {
     pub fn new(world: &World, case: Case, deadline: Duration) -> Result<Self, String> {
         let go = || -> Result<Self, Error> {
-            let plan = GemmReduceScatter::builder(world)
+            let builder = GemmReduceScatter::builder(world)
                 .shape(case.m, case.n, case.k)
                 .variant(Variant { layout: case.layout, ..Variant::default() })
                 .transport(case.transport)
                 .placement(case.placement)
                 .sm_margin(case.sm_margin)
                 .first_epoch(case.first_epoch)
-                .deadline(deadline)
-                .build()?;
+                .deadline(deadline);
+            let plan = case.tile.into_iter().fold(builder, |builder, tile| builder.tile(tile)).build()?;
             let operands = Operands::new(world, &case, uniform)?;
             let d = (0..world.size())
                 .map(|rank| Tensor::poisoned::<bf16>(world, rank, plan.rows_of(case.m, rank), case.n))

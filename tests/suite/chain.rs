@@ -11,9 +11,9 @@ use super::TestResult;
 
 /// Column of X that column `col` of X · Wᵀ takes, and the sign it gets.
 fn source(col: usize, n: usize) -> (usize, f32) {
-    // 8 divides n, and 3 does not divide 8; where 3 divides n it takes 5, and so on.
-    let step = [3, 5, 7, 11, 13].into_iter().find(|step| n % step != 0).unwrap_or(1);
-    ((col * step + 1) % n, if col % 3 == 0 { -1.0 } else { 1.0 })
+    // A prime that does not divide n: no two columns have the same source.
+    let step = [3, 5, 7, 11, 13].into_iter().find(|step| !n.is_multiple_of(*step)).unwrap_or(1);
+    ((col * step + 1) % n, if col.is_multiple_of(3) { -1.0 } else { 1.0 })
 }
 
 /// W of n × n: every column of X · Wᵀ is one of X, with a sign; so what a call writes is exact.

@@ -52,12 +52,7 @@ fn is_right<I: Scalar, O: Scalar>(world: &World, layout: Layout, shape: [usize; 
     CUTS.into_iter().try_for_each(|split_k| is_right_cut::<I, O>(world, layout, split_k, shape))
 }
 
-fn is_right_cut<I: Scalar, O: Scalar>(
-    world: &World,
-    layout: Layout,
-    split_k: SplitK,
-    shape: [usize; 3],
-) -> TestResult {
+fn is_right_cut<I: Scalar, O: Scalar>(world: &World, layout: Layout, split_k: SplitK, shape: [usize; 3]) -> TestResult {
     let [a, b] = operands::<I>(layout, shape);
     let d = product::<I, O>(world, layout, split_k, [&a, &b], shape, 3)?;
     let truth = gemm(layout, a.view(), b.view()).map_err(|e| e.to_string())?;

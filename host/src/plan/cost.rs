@@ -21,11 +21,7 @@ struct TileCost {
     sm_memory: f64,
 }
 
-const fn tile(
-    tile: [u32; 2],
-    element_bytes: u32,
-    [stage, tail, share, share_of_run, sm_memory]: [f64; 5],
-) -> TileCost {
+const fn tile(tile: [u32; 2], element_bytes: u32, [stage, tail, share, share_of_run, sm_memory]: [f64; 5]) -> TileCost {
     TileCost { tile, element_bytes, stage, tail, share, share_of_run, sm_memory }
 }
 

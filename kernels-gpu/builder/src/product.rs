@@ -1,7 +1,7 @@
 //! tilewire's own kernels: how they are built, and the stored PTX that spares users the device compiler.
 
-use std::{env, fs};
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use tilewire_kernels::entries::ENTRIES;
 

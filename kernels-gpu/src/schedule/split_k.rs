@@ -183,8 +183,14 @@ mod tests {
         sizes.into_iter().flat_map(|(tiles, k_tiles)| {
             (1..=9).flat_map(move |ctas| {
                 (0..=tiles).flat_map(move |split_tiles| {
-                    (1..=k_tiles.min(5))
-                        .map(move |parts| SplitTiles { tiles, split_tiles, parts, abreast: 0, k_tiles, ctas })
+                    (1..=k_tiles.min(5)).map(move |parts| SplitTiles {
+                        tiles,
+                        split_tiles,
+                        parts,
+                        abreast: 0,
+                        k_tiles,
+                        ctas,
+                    })
                 })
             })
         })
@@ -245,7 +251,10 @@ mod tests {
             all.retain(|part| part.k_end - part.k_begin < work.k_tiles);
             all.sort_unstable_by_key(|part| (part.tile, part.k_begin));
             for of_tile in all.chunk_by(|a, b| a.tile == b.tile) {
-                assert!(of_tile.iter().map(|part| part.number).eq(0..work.parts_of(of_tile[0].tile)), "{work:?}: {of_tile:?}");
+                assert!(
+                    of_tile.iter().map(|part| part.number).eq(0..work.parts_of(of_tile[0].tile)),
+                    "{work:?}: {of_tile:?}"
+                );
             }
         }
     }
@@ -267,7 +276,8 @@ mod tests {
         for work in grids_in_runs() {
             for cta in 0..work.ctas / work.abreast * work.abreast {
                 let first = cta / work.abreast * work.abreast;
-                let shifted = parts(&work, first).into_iter().map(|part| Part { tile: part.tile + cta - first, ..part });
+                let shifted =
+                    parts(&work, first).into_iter().map(|part| Part { tile: part.tile + cta - first, ..part });
                 assert!(parts(&work, cta).into_iter().eq(shifted), "{work:?}, CTA {cta}");
             }
         }

@@ -4,7 +4,9 @@ use super::warp::Warp;
 use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{FaultRecord, Operand, TensorMap, Wait, Watchdog};
 use crate::layout::swizzle::swizzle_128;
-use crate::machine::{Aborted, BulkCopy, Mbarriers, NextKernel, PutSignals, Reread, RowEnds, Signals, Stopwatch, Watch};
+use crate::machine::{
+    Aborted, BulkCopy, Mbarriers, NextKernel, PutSignals, Reread, RowEnds, Signals, Stopwatch, Watch,
+};
 use crate::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, SmemAddr, WARPS_PER_WARPGROUP};
 use core::mem::offset_of;
 
