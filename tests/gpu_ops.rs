@@ -6,8 +6,10 @@ mod suite;
 use std::process::ExitCode;
 
 use common::{Case, TestResult};
+use half::bf16;
 use tilewire::World;
 use tilewire::driver::Gpu;
+use tilewire::kernels::abi::{Placement, Transport};
 
 /// Whether loops are to be short, for tools that slow kernels down a hundred times (`scripts/gpu-bundle-run --sanitize`).
 fn is_small() -> bool {
@@ -48,6 +50,20 @@ fn many() -> usize {
 fn shapes_in_every_way(_: &Gpu) -> TestResult {
     for ranks in some_of(&[3, 1, 2, 4, 5, 6, 7, 8], 2) {
         suite::shapes_in_every_way(&virtual_ranks(*ranks)?, shapes())?;
+    }
+    Ok(())
+}
+
+/// What lies in slots comes from plain stores alone: initcheck sees those, and bulk stores, it seems, not.
+fn tiles_pushed_by_plain_stores(_: &Gpu) -> TestResult {
+    for ranks in some_of(&[3, 2, 8], 1) {
+        let world = virtual_ranks(*ranks)?;
+        for &(m, n, k) in shapes() {
+            for sm_margin in [0, 1] {
+                let case = suite::Case::new(m, n, k).over(Transport::PushStores, Placement::Partition, sm_margin);
+                suite::fresh::<bf16, bf16>(&world, &case)?;
+            }
+        }
     }
     Ok(())
 }
@@ -236,6 +252,7 @@ fn main() -> ExitCode {
     common::suite_main(vec![
         Case::one("gemm_of_every_variant", gemm_of_every_variant),
         Case::one("shapes_in_every_way", shapes_in_every_way),
+        Case::one("tiles_pushed_by_plain_stores", tiles_pushed_by_plain_stores),
         Case::one("bits_are_the_same_in_every_way", bits_are_the_same_in_every_way),
         Case::one("many_calls_give_the_same_bits", many_calls_give_the_same_bits),
         Case::one("epochs_wrap", epochs_wrap),

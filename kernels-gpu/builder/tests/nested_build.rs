@@ -12,7 +12,8 @@ fn fixture() -> PathBuf {
 }
 
 fn entry() -> Entry {
-    Entry { name: "count_arrivals", threads: 32, cluster: 2, param_bytes: 80, param_align: 64, ..ENTRIES[0] }
+    let some = Entry { name: "count_arrivals", overlaps_previous: false, ..ENTRIES[0] };
+    Entry { threads: 32, cluster: 2, param_bytes: 80, param_align: 64, ..some }
 }
 
 /// A copy of the fixture with `from` replaced by `to` in file `file`, and room for intermediate files.
@@ -83,6 +84,7 @@ fn the_hash_follows_sources_table_and_flags_and_nothing_else() {
     let comment = changed("hash_comment", "src/machine.rs", "`trap`", "`exit`");
     assert_ne!(comment.source_hash().unwrap(), hash);
     assert_ne!(here.clone().entries(&[Entry { threads: 64, ..entry() }]).source_hash().unwrap(), hash);
+    assert_ne!(here.clone().cfg("every_lane_arrives").source_hash().unwrap(), hash);
     assert_ne!(here.llvm_args(&["-unroll-threshold=1000"]).source_hash().unwrap(), hash);
 }
 
