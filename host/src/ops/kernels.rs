@@ -58,7 +58,7 @@ pub struct Shared {
 impl Shared {
     /// Expected time of a call over `m` rows by a kernel, in nanoseconds: that of the product, whose tiles end with each chunk.
     fn cost(&self, entry: &Entry, m: u32) -> f64 {
-        let chunk = u64::from(m.div_ceil(self.world).next_multiple_of(entry.tile[0]));
+        let chunk = u64::from(m.div_ceil(self.world)).next_multiple_of(u64::from(entry.tile[0]));
         let m = (chunk * u64::from(self.world)).min(u64::from(u32::MAX)) as u32;
         Work { m, n: self.n, k: self.k, ctas: self.ctas }.cost(entry, Cut::NONE)
     }
@@ -210,6 +210,9 @@ mod tests {
                 assert_eq!(of(Variant::default(), wishes, 2, [m, n, k]).unwrap().for_rows(m).op, main, "{wishes:?}");
             }
         }
+        // More rows than any plan has are refused later, not here.
+        let kernels = of(Variant::default(), push(), 1, [8192, 8192, 2048]).unwrap();
+        assert_eq!(kernels.for_rows(u32::MAX).op, Op::GemmReduceScatterPingPong);
         let plain = of(Variant::default(), push(), 2, [8192, 8190, 2048]).unwrap();
         assert_eq!(plain.for_rows(8192).op, Op::GemmReduceScatter, "rows that end within 16 bytes");
     }
