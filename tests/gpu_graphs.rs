@@ -122,7 +122,7 @@ fn first_call(gpu: &Gpu) -> TestResult {
 fn chained(gpu: &Gpu) -> TestResult {
     let (world, n, calls) = (virtual_ranks(1)?, 1000, 24);
     for (m, mode) in [1, 130, 2000].into_iter().zip([MODES[0], MODES[1], MODES[0]]) {
-        let x: Vec<bf16> = (0..m * n).map(|at| bf16::from_f32((at * 31 % 251) as f32 - 125.0)).collect();
+        let x = suite::chain::first_rows(m, n);
         let w = suite::chain::weights(n).map_err(text)?;
         let w = Tensor::from_slice(&world, 0, n, n, w.data()).map_err(text)?;
         let plan = Gemm::builder(&world, 0).shape(m, n, n).build().map_err(text)?;
@@ -144,7 +144,7 @@ fn chained(gpu: &Gpu) -> TestResult {
             unsafe { graph.launch(&stream) }.map_err(text)?;
             stream.synchronize().map_err(text)?;
             plan.check().map_err(text)?;
-            let found: Vec<f32> = here.to_vec::<bf16>().map_err(text)?.iter().map(|v| v.to_f32()).collect();
+            let found = suite::chain::found(&here).map_err(text)?;
             let right = suite::chain::expected(&x, n, 2 * replay * calls);
             expect_eq(&format!("{m} rows, replay {replay}, is right"), found == right, true)?;
         }

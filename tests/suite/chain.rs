@@ -26,6 +26,16 @@ pub fn weights(n: usize) -> Result<Matrix<bf16>, Error> {
     Matrix::from_vec(n, n, w)
 }
 
+/// What the first call of a chain reads: m rows of n columns, small integers that bf16 holds.
+pub fn first_rows(m: usize, n: usize) -> Vec<bf16> {
+    (0..m * n).map(|at| bf16::from_f32((at * 31 % 251) as f32 - 125.0)).collect()
+}
+
+/// What a call has written.
+pub fn found(d: &Tensor) -> Result<Vec<f32>, Error> {
+    Ok(d.to_vec::<bf16>()?.iter().map(|v| v.to_f32()).collect())
+}
+
 /// Rows of n columns after so many products.
 pub fn expected(x: &[bf16], n: usize, calls: usize) -> Vec<f32> {
     let mut now: Vec<f32> = x.iter().map(|v| v.to_f32()).collect();
@@ -57,7 +67,7 @@ fn plans(world: &World, m: usize, n: usize) -> Result<Vec<Gemm>, Error> {
 pub fn every_call_waits_for_the_one_ahead(world: &World, n: usize, rows: &[usize], calls: usize) -> TestResult {
     for &m in rows {
         let go = || -> Result<(), Error> {
-            let x: Vec<bf16> = (0..m * n).map(|at| bf16::from_f32((at * 31 % 251) as f32 - 125.0)).collect();
+            let x = first_rows(m, n);
             let w = weights(n)?;
             let w = Tensor::from_slice(world, 0, n, n, w.data())?;
             let plans = plans(world, m, n)?;
@@ -81,8 +91,7 @@ pub fn every_call_waits_for_the_one_ahead(world: &World, n: usize, rows: &[usize
                 }
                 auto.finish()?;
                 plans.iter().try_for_each(Gemm::finish)?;
-                let found: Vec<f32> = now.to_vec::<bf16>()?.iter().map(|v| v.to_f32()).collect();
-                let right = expected(&x, n, calls);
+                let (found, right) = (found(&now)?, expected(&x, n, calls));
                 if let Some(at) = (0..found.len()).find(|at| found[*at] != right[*at]) {
                     let (row, col) = (at / n, at % n);
                     let message = format!("{kind}: row {row}, column {col} is {}, not {}", found[at], right[at]);
