@@ -16,7 +16,7 @@ use tilewire::driver::cublaslt::{CublasLt, GemmPlan, GemmShape};
 use tilewire::driver::{Gpu, Stream};
 use tilewire::kernels::config::Element;
 use tilewire::matrix::Matrix;
-use tilewire::measure::{Candidate, Ratio, calls_per_sample, geometric_mean, interleave, median, num_sets};
+use tilewire::measure::{Candidate, Ratio, Samples, calls_per_sample, geometric_mean, interleave, median, num_sets};
 use tilewire::ops::{Gemm, RankMatrices};
 use tilewire::reference::sampled::{Sample, sampled_gemm};
 use tilewire::{Layout, Result, SplitK, Variant, World};
@@ -62,6 +62,7 @@ fn run(options: &Options, gpus: &[Gpu], report: &mut Report) -> Result<()> {
     let margins = if options.only.is_empty() { bench.margins(report)? } else { None };
     if options.only.is_empty() {
         bench.cuts(report)?;
+        bench.rasters(report)?;
     }
     let host = bench.host_cost()?;
     println!("host cost of a call, median of 1000: ours {:.2} µs, cuBLASLt {:.2} µs", host[0], host[1]);
@@ -140,11 +141,14 @@ impl Bench<'_> {
     /// Each tile whole, cut into parts and cut into runs, beside what a plan chooses by itself and what it takes where no call
     /// may start before the one ahead has ended.
     fn cuts(&self, report: &mut Report) -> Result<()> {
-        let tiles = [[128, 256], [128, 128], [64, 128], [128, 64], [64, 64]];
-        let of_tile = |[rows, cols]: [u32; 2]| [format!("{rows}×{cols}"), "parts".to_string(), "runs".to_string()];
+        let cut = [[128, 256], [128, 128], [64, 128], [128, 64], [64, 64]];
+        let whole = [[128, 192], [128, 176], [128, 144], [128, 96], [64, 192], [64, 96]];
+        let named = |[rows, cols]: [u32; 2]| format!("{rows}×{cols}");
+        let of_cut = |tile| [named(tile), "parts".to_string(), "runs".to_string()];
         let first = std::iter::once("nt M×N×K, µs".to_string());
-        let last = ["chosen", "chosen / best", "not early", "early / not"].map(str::to_string);
-        let mut table = Table::new(first.chain(tiles.into_iter().flat_map(of_tile)).chain(last));
+        let last = ["chosen", "tile", "chosen / best", "not early", "early / not"].map(str::to_string);
+        let tiles = cut.into_iter().flat_map(of_cut).chain(whole.into_iter().map(named));
+        let mut table = Table::new(first.chain(tiles).chain(last));
         for extents in [
             [8192, 1280, 8192],
             [2048, 4608, 12288],
@@ -161,6 +165,12 @@ impl Bench<'_> {
             [128, 6144, 12288],
             [1, 4608, 12288],
             [1, 12288, 6144],
+            [8192, 7168, 8192],
+            [8192, 12288, 1536],
+            [8192, 6144, 12288],
+            [2048, 12288, 1536],
+            [512, 6144, 12288],
+            [64, 8192, 8192],
         ] {
             let [m, n, k] = extents;
             let sets = num_sets(Operands::set_bytes(extents, m));
@@ -168,10 +178,11 @@ impl Bench<'_> {
             let fixed =
                 |tile, split_k| Gemm::builder(&self.world, 0).shape(m, n, k).tile(tile).split_k(split_k).build();
             let mut plans = Vec::new();
-            for tile in tiles {
+            for tile in cut {
                 let cuts = [SplitK::Never, SplitK::Always, SplitK::Runs];
                 plans.extend(cuts.into_iter().map(|cut| fixed(tile, cut)).collect::<Result<Vec<_>>>()?);
             }
+            plans.extend(whole.into_iter().map(|tile| fixed(tile, SplitK::Never)).collect::<Result<Vec<_>>>()?);
             plans.push(self.plan(Layout::Nt, extents, 0)?);
             plans.push(Gemm::builder(&self.world, 0).shape(m, n, k).dependent_launch(false).build()?);
             let calls = calls_per_sample(rough_seconds(extents));
@@ -191,6 +202,7 @@ impl Bench<'_> {
             let shape = format!("{m}×{n}×{k}");
             let mut cells = vec![shape.clone()];
             cells.extend(fixed.iter().chain([chosen]).map(|us| format!("{us:.1}")));
+            cells.push(named(plans[fixed.len()].tile_of(m)?));
             cells.push(format!("{:.3}", chosen / best));
             cells.push(format!("{not_early:.1}"));
             cells.push(format!("{:.3}", chosen / not_early));
@@ -198,6 +210,41 @@ impl Bench<'_> {
             report.row(json!({ "cuts": shape, "us": us }));
         }
         report.table("What cutting tiles along K brings", table);
+        Ok(())
+    }
+
+    /// The order of tiles: how many rows of tiles are walked together, against what plans take.
+    fn rasters(&self, report: &mut Report) -> Result<()> {
+        let groups = [2, 4, 8, 12, 16, 24, 32];
+        let mut table = Table::new(
+            std::iter::once("nt M×N×K, time against the default's".to_string())
+                .chain(groups.iter().map(|group| format!("{group} rows of tiles"))),
+        );
+        for extents in
+            [[8192, 8192, 8192], [8192, 7168, 8192], [8192, 8192, 3584], [16384, 8192, 2048], [8192, 12288, 1536]]
+        {
+            let [m, n, k] = extents;
+            let sets = num_sets(Operands::set_bytes(extents, m));
+            let operands = Operands::new(self.gpu, &self.stream, Layout::Nt, extents, m, sets, 1)?;
+            let builder = || Gemm::builder(&self.world, 0).shape(m, n, k);
+            let of_groups = groups.into_iter().map(|group| builder().raster_group(group).build());
+            let plans = std::iter::once(builder().build()).chain(of_groups).collect::<Result<Vec<_>>>()?;
+            let calls = calls_per_sample(rough_seconds(extents));
+            // SAFETY: operands and plans live until the end of the loop's body, and nothing else uses them.
+            let mut candidates = plans
+                .iter()
+                .map(|plan| unsafe {
+                    Candidate::captured("", calls, &self.stream, |call| run_ours(plan, &operands, call))
+                })
+                .collect::<Result<Vec<_>>>()?;
+            let samples = interleave(std::slice::from_ref(&self.stream), &mut candidates, 9)?;
+            let seconds: Vec<f64> = samples.iter().map(Samples::seconds).collect();
+            let shape = format!("{m}×{n}×{k}");
+            let against = seconds[1..].iter().map(|time| format!("{:.3}", time / seconds[0]));
+            table.row(std::iter::once(shape.clone()).chain(against));
+            report.row(json!({ "rasters": shape, "groups": groups, "seconds": seconds }));
+        }
+        report.table("Rows of tiles that are walked together", table);
         Ok(())
     }
 

@@ -225,6 +225,9 @@ fn schedules_cover_every_way_kernel_and_world_size() {
             some(&format!("{tile:?} {split_k:?}"), &|c| (c.tile, c.split_k) == (Some(tile), split_k));
         }
     }
+    for tile in [[128, 192], [128, 176], [128, 144], [128, 96], [64, 192], [64, 96]] {
+        some(&format!("plain {tile:?}"), &|c| !is_fused(c) && c.tile == Some(tile));
+    }
     some("consumers in turns over ranks", &|c| is_fused(c) && c.ranks > 1 && c.tile == Some([128, 192]));
     let few_rows =
         |c: &FuzzCase| is_fused(c) && (c.form, c.tile) == (None, None) && c.case.m <= 128 && c.input.bytes() == 2;

@@ -46,6 +46,34 @@ fn a_copy_that_overruns_its_allocation_is_out_of_bounds() {
     });
 }
 
+/// Two bulk stores of one storer to the same place, which nothing orders: what the second takes begins `apart` bytes behind what
+/// the first does.
+fn stored_twice(emu: &mut Emulation, apart: u32) {
+    let (src, dst) = (alloc(emu, 0, 2048), alloc(emu, 0, 512));
+    emu.fill(src.plus(512), 256, 7).unwrap();
+    launch(emu, 0, &[Role::Producer], move |m, role| {
+        m.arrive_expect_tx(FULL, 2048);
+        m.load_bytes(STAGE, src, 2048, FULL);
+        wait(m, role, FULL, 0);
+        m.store_bytes(dst, STAGE, 512);
+        m.commit_group();
+        m.store_bytes(dst.plus(256), STAGE.plus(256 + apart), 256);
+        m.commit_group();
+        m.wait_group_complete::<0>();
+    });
+}
+
+#[test]
+fn a_store_over_ones_own_is_a_race_unless_it_repeats_it() {
+    for seed in 0..16 {
+        let mut emu = emulation(seed);
+        stored_twice(&mut emu, 0);
+        emu.run().unwrap();
+    }
+    let error = broken(Violation::Race, Some(Role::Producer), |emu| stored_twice(emu, 256));
+    says(&error, &["stores 256 bytes at", "over others that it stored there, and nothing orders the two"]);
+}
+
 #[test]
 fn a_box_is_stored_in_steps_of_sixteen_bytes_even_past_the_end_of_its_tensor() {
     const COLS: u32 = 5;

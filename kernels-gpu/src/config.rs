@@ -4,7 +4,7 @@
 use core::marker::PhantomData;
 
 pub use crate::registers::Registers;
-use crate::shape::{Mbarrier, Role, SmemAddr, WARPGROUP_THREADS, min};
+use crate::shape::{Mbarrier, Role, SmemAddr, WARPGROUP_THREADS, div_ceil, min};
 
 /// Bytes of one swizzled row of shared memory: the span of the 128-byte swizzle, and the width of every box.
 pub const ROW_BYTES: u32 = 128;
@@ -82,7 +82,7 @@ impl TileBox {
     const fn of_operand(major: Major, extent: u32, depth: u32, element: Element) -> Self {
         match major {
             Major::K => Self { rows: extent, count: 1 },
-            Major::Mn => Self { rows: depth, count: extent * element.bytes() / ROW_BYTES },
+            Major::Mn => Self { rows: depth, count: div_ceil(extent * element.bytes(), ROW_BYTES) },
         }
     }
 
@@ -132,16 +132,17 @@ pub trait TileConfig: 'static {
     /// Whether the tensor cores sum in less than f32, as Hopper's do for 8-bit operands (about 14 bits): then the sum of each
     /// stage, 128 products, goes to the accumulator proper by additions in f32.
     const PROMOTES: bool = Self::IN.bytes() == 1;
-    /// Whether a plain product's tiles may be cut along K. Where sums are promoted, there are no registers left for it.
-    const SPLITS: bool = !Self::PROMOTES;
+    /// Whether a plain product's tiles may be cut along K. Where sums are promoted, there are no registers left for it; other
+    /// tiles than those of 2ᵏ columns are for calls of which they fill the waves.
+    const SPLITS: bool = !Self::PROMOTES && Self::TILE_N.is_power_of_two();
     /// Elements along K of one stage.
     const TILE_K: u32 = ROW_BYTES / Self::IN.bytes();
     /// Consumer warpgroups: 64 rows each.
     const CONSUMERS: u32 = Self::TILE_M / PANEL_ROWS;
     /// Columns of a panel.
     const PANEL_COLS: u32 = ROW_BYTES / Self::OUT.bytes();
-    /// Panels of one consumer's half of a tile.
-    const PANELS: u32 = Self::TILE_N / Self::PANEL_COLS;
+    /// Panels of one consumer's half of a tile: see [`Self::panel_col`].
+    const PANELS: u32 = div_ceil(Self::TILE_N, Self::PANEL_COLS);
     /// Boxes of A.
     const A_BOX: TileBox = TileBox::of_operand(Self::A_MAJOR, Self::TILE_M, Self::TILE_K, Self::IN);
     /// Boxes of B.
@@ -164,13 +165,16 @@ pub trait TileConfig: 'static {
     const SLOT_TILE_BYTES: u32 = Self::CONSUMERS * Self::PANELS * PANEL_BYTES;
     /// The shared-memory plan.
     const SMEM: SmemPlan = SmemPlan::new(Self::STAGES, Self::STAGE_BYTES, Self::CONSUMERS);
+    /// Whether the tile is whole panels, as slots need it.
+    const WHOLE_PANELS: bool = Self::TILE_N.is_multiple_of(Self::PANEL_COLS);
     /// Compile-time checks; naming this constant runs them.
     const CHECKED: () = {
         assert!(
             Self::TILE_M.is_multiple_of(PANEL_ROWS) && Self::CONSUMERS >= 1,
             "TILE_M is whole warpgroups of 64 rows"
         );
-        assert!(Self::TILE_N.is_multiple_of(Self::PANEL_COLS), "TILE_N is whole panels");
+        assert!(Self::TILE_N >= Self::PANEL_COLS, "a tile has a panel");
+        assert!(Self::TILE_N.is_multiple_of(16), "panels start at whole steps of 16 bytes");
         assert!(Self::IN.bytes() <= 2 && Self::IN.bytes() == Self::IN_B.bytes(), "operands are 16 or 8 bits wide");
         assert!(
             !Self::PROMOTES || matches!((Self::A_MAJOR, Self::B_MAJOR), (Major::K, Major::K)),
@@ -186,6 +190,13 @@ pub trait TileConfig: 'static {
         assert!(Self::PANELS <= MAX_PANELS, "panels are unrolled up to MAX_PANELS");
         assert!(Registers::MAIN.fit(Self::CONSUMERS), "setmaxnreg totals exceed the register file");
     };
+
+    /// First column of panel `panel` within the tile. Where the columns are no whole panels, the last panel begins within the one
+    /// before: both hold the same values there, and whoever stores both stores the same twice.
+    #[inline(always)]
+    fn panel_col(panel: u32) -> u32 {
+        min(panel * Self::PANEL_COLS, Self::TILE_N - Self::PANEL_COLS)
+    }
 }
 
 /// Most panels a consumer's half of a tile may have.
@@ -298,6 +309,16 @@ pub type Tile128x192<L = Nt, I = Bf16, O = Bf16> = Tile<128, 192, 4, L, I, O>;
 /// 128×128×64, or ×128 on 8-bit operands, five stages: where 128×256 leaves SMs idle, and where sums that are promoted leave
 /// it no registers.
 pub type Tile128x128<L = Nt, I = Bf16, O = Bf16> = Tile<128, 128, 5, L, I, O>;
+/// 128×176×64, four stages: for consumers in turns, where it fills the waves better than 128×192.
+pub type Tile128x176<L = Nt, I = Bf16, O = Bf16> = Tile<128, 176, 4, L, I, O>;
+/// 128×144×64, four stages: where one wave of it is all.
+pub type Tile128x144<L = Nt, I = Bf16, O = Bf16> = Tile<128, 144, 4, L, I, O>;
+/// 128×96×64, five stages: the same.
+pub type Tile128x96<L = Nt, I = Bf16, O = Bf16> = Tile<128, 96, 5, L, I, O>;
+/// 64×192×64, six stages, one consumer: the same for few rows.
+pub type Tile64x192<L = Nt, I = Bf16, O = Bf16> = Tile<64, 192, 6, L, I, O>;
+/// 64×96×64, nine stages, one consumer: the same.
+pub type Tile64x96<L = Nt, I = Bf16, O = Bf16> = Tile<64, 96, 9, L, I, O>;
 /// 64×64×64, twelve stages, one consumer: for calls of at most 64 rows, over all ranks where there are several, since its tiles
 /// hold every owner's.
 pub type Tile64x64<L = Nt, I = Bf16, O = Bf16> = Tile<64, 64, 12, L, I, O>;

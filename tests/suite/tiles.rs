@@ -15,10 +15,11 @@ use super::epilogue::{By, FORMS, right_by};
 use super::raw::Guarded;
 use super::{TestResult, uniform};
 
-/// The tiles that were compiled for `op` on operands of these bytes, layout nt.
-pub fn tiles(op: Op, element_bytes: u32) -> Vec<[u32; 2]> {
+/// The tiles that were compiled for `op` on operands of type `I` and results of type `O`, layout nt.
+pub fn tiles<I: Scalar, O: Scalar>(op: Op) -> Vec<[u32; 2]> {
+    let types = (I::ELEMENT, O::ELEMENT);
     let mut tiles: Vec<_> =
-        ENTRIES.iter().filter(|e| e.op == op && e.input.bytes() == element_bytes).map(|e| e.tile_extent()).collect();
+        ENTRIES.iter().filter(|e| e.op == op && (e.input, e.output) == types).map(|e| e.tile_extent()).collect();
     tiles.sort_unstable();
     tiles.dedup();
     tiles
@@ -49,16 +50,19 @@ fn product<I: Scalar, O: Scalar>(world: &World, by: By, layout: Layout, [m, n, k
 
 /// 1×1, 1×2, 2×1 and 3×5 tiles, ragged, and a K that is no whole stage, cut and uncut.
 pub fn every_tile_over_its_grids(world: &World) -> TestResult {
-    for tile in tiles(Op::Gemm, 2) {
+    tiles_over_their_grids::<bf16, bf16>(world)?;
+    tiles_over_their_grids::<bf16, f32>(world)?;
+    tiles_over_their_grids::<f16, f16>(world)?;
+    tiles_over_their_grids::<f16, f32>(world)
+}
+
+fn tiles_over_their_grids<I: Scalar, O: Scalar>(world: &World) -> TestResult {
+    for tile in tiles::<I, O>(Op::Gemm) {
         let [rows, cols] = tile.map(|extent| extent as usize);
         for (grid, k) in [([1, 1], 64), ([1, 2], 136), ([2, 1], 328), ([3, 5], 200)] {
             let shape = [grid[0] * rows - 5, grid[1] * cols - 3, k];
             for split_k in CUTS {
-                let by = By { tile: Some(tile), split_k };
-                product::<bf16, bf16>(world, by, Layout::Nt, shape)?;
-                product::<bf16, f32>(world, by, Layout::Nt, shape)?;
-                product::<f16, f16>(world, by, Layout::Nt, shape)?;
-                product::<f16, f32>(world, by, Layout::Nt, shape)?;
+                product::<I, O>(world, By { tile: Some(tile), split_k }, Layout::Nt, shape)?;
             }
         }
     }
@@ -68,7 +72,7 @@ pub fn every_tile_over_its_grids(world: &World) -> TestResult {
 /// Rows round the steps in which A's box is cut, on every tile and in every layout.
 pub fn boxes_of_a_are_cut_to_few_rows(world: &World) -> TestResult {
     for m in [1, 7, 8, 9, 16, 56, 57, 63, 64, 65, 72, 100, 127, 128, 129] {
-        for tile in tiles(Op::Gemm, 2) {
+        for tile in tiles::<bf16, bf16>(Op::Gemm) {
             for split_k in [SplitK::Always, SplitK::Runs] {
                 let by = By { tile: Some(tile), split_k };
                 product::<bf16, bf16>(world, by, Layout::Nt, [m, 40, 200])?;
@@ -111,7 +115,7 @@ pub fn calls_of_other_rows_share_a_plan(world: &World) -> TestResult {
 
 /// Every epilogue on every tile that has one, cut and uncut.
 pub fn every_epilogue_on_every_tile(world: &World, shapes: &[(usize, usize, usize)]) -> TestResult {
-    for tile in tiles(Op::GemmEpilogue, 2) {
+    for tile in tiles::<bf16, bf16>(Op::GemmEpilogue) {
         for (i, form) in FORMS.iter().enumerate() {
             for (j, &shape) in shapes.iter().enumerate() {
                 let by = By { tile: Some(tile), split_k: CUTS[(i + j) % 3] };
@@ -183,11 +187,13 @@ pub fn epilogues_that_were_not_compiled_are_refused(world: &World) -> TestResult
 /// Rows that end inside 16 bytes: nothing behind them is written, by any tile, with or without an epilogue.
 pub fn padding_stays_as_it_was(world: &World) -> TestResult {
     for n in [1, 7, 8, 9, 63, 65, 105, 130] {
-        for tile in tiles(Op::Gemm, 2) {
+        for tile in tiles::<bf16, bf16>(Op::Gemm) {
             padded::<bf16, bf16>(world, tile, [70, n, 72])?;
+        }
+        for tile in tiles::<f16, f32>(Op::Gemm) {
             padded::<f16, f32>(world, tile, [9, n, 200])?;
         }
-        for tile in tiles(Op::Gemm, 1) {
+        for tile in tiles::<F8E4M3, bf16>(Op::Gemm) {
             padded::<F8E4M3, bf16>(world, tile, [70, n, 80])?;
         }
     }
@@ -198,7 +204,7 @@ fn padded<I: Scalar, O: Scalar>(world: &World, tile: [u32; 2], [m, n, k]: [usize
     let what = |e: String| format!("{m}×{n}×{k} {:?} → {:?}, {tile:?}: {e}", I::ELEMENT, O::ELEMENT);
     let (a, b) = (uniform::<I>(m, k, 1), uniform::<I>(n, k, 2));
     let whole = |cols: usize, bytes: usize| cols.next_multiple_of(16 / bytes);
-    let has_epilogue = tiles(Op::GemmEpilogue, I::ELEMENT.bytes()).contains(&tile);
+    let has_epilogue = tiles::<I, O>(Op::GemmEpilogue).contains(&tile);
     let go = || -> Result<_, Error> {
         let variant = Variant::new(Layout::Nt, I::ELEMENT, O::ELEMENT);
         let builder = Gemm::builder(world, 0).shape(m, n, k).variant(variant).split_k(SplitK::Always).tile(tile);

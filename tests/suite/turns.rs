@@ -12,22 +12,27 @@ use tilewire::{Error, Layout, Variant};
 
 use super::{TestResult, bits, uniform};
 
-/// The tile whose kernel this is.
-const TILE: [u32; 2] = [128, 192];
+/// The tiles whose kernels these are: the first in every layout, the second in nt, with a last panel that begins in the one before.
+const TILES: [[u32; 2]; 2] = [[128, 192], [128, 176]];
 
-fn plan<'a, T: Scalar>(world: &'a World, layout: Layout, [m, n, k]: [usize; 3]) -> GemmBuilder<'a> {
+fn tiles_of(layout: Layout) -> &'static [[u32; 2]] {
+    if layout == Layout::Nt { &TILES } else { &TILES[..1] }
+}
+
+fn plan<'a, T: Scalar>(world: &'a World, tile: [u32; 2], layout: Layout, [m, n, k]: [usize; 3]) -> GemmBuilder<'a> {
     let variant = Variant::new(layout, T::ELEMENT, T::ELEMENT);
-    Gemm::builder(world, 0).shape(m, n, k).variant(variant).tile(TILE).raster_group(2)
+    Gemm::builder(world, 0).shape(m, n, k).variant(variant).tile(tile).raster_group(2)
 }
 
 /// Three calls on one plan; their result, which must be the same bits.
 fn product<T: Scalar>(
     world: &World,
+    tile: [u32; 2],
     layout: Layout,
     [a, b]: [&Matrix<T>; 2],
     [m, n, k]: [usize; 3],
 ) -> Result<Matrix<T>, Error> {
-    let plan = plan::<T>(world, layout, [m, n, k]).build()?;
+    let plan = plan::<T>(world, tile, layout, [m, n, k]).build()?;
     let at = Tensor::from_slice(world, 0, a.rows(), a.cols(), a.data())?;
     let bt = Tensor::from_slice(world, 0, b.rows(), b.cols(), b.data())?;
     let once = || -> Result<Matrix<T>, Error> {
@@ -45,26 +50,28 @@ fn product<T: Scalar>(
     Ok(first)
 }
 
-fn is_right<T: Scalar>(world: &World, layout: Layout, shape: [usize; 3]) -> TestResult {
+fn is_right<T: Scalar>(world: &World, tile: [u32; 2], layout: Layout, shape: [usize; 3]) -> TestResult {
     let [m, n, k] = shape;
     let ((ar, ac), (br, bc)) = (layout.a_shape(m, k), layout.b_shape(n, k));
     let (a, b) = (uniform::<T>(ar, ac, 5), uniform::<T>(br, bc, 6));
     let go = || -> Result<(), Error> {
-        let d = product(world, layout, [&a, &b], shape)?;
+        let d = product(world, tile, layout, [&a, &b], shape)?;
         let truth = gemm(layout, a.view(), b.view())?;
         let (out, partials) = (T::ELEMENT, T::ELEMENT);
         let tolerance = GemmNumerics { k_per_rank: k, world: 1, out, partials, scale: 1.0 / 3.0 }.tolerance();
         compare(d.view(), truth.view(), tolerance)?.check().map(drop)
     };
-    go().map_err(|e| format!("{layout} {m}×{n}×{k} {}: {e}", T::ELEMENT.name()))
+    go().map_err(|e| format!("{layout} {m}×{n}×{k} {} by {tile:?}: {e}", T::ELEMENT.name()))
 }
 
 /// Every layout and type: one tile and many, whole and ragged, sums shorter than the ring, as long, and longer.
 pub fn every_variant(world: &World, shapes: &[[usize; 3]]) -> TestResult {
     for &shape in shapes {
         for layout in Layout::ALL {
-            is_right::<bf16>(world, layout, shape)?;
-            is_right::<f16>(world, layout, shape)?;
+            for &tile in tiles_of(layout) {
+                is_right::<bf16>(world, tile, layout, shape)?;
+                is_right::<f16>(world, tile, layout, shape)?;
+            }
         }
     }
     Ok(())
@@ -75,13 +82,15 @@ pub fn integers_are_exact(world: &World, shapes: &[[usize; 3]]) -> TestResult {
     for &shape in shapes {
         let [m, n, k] = shape;
         let (a, b): (Matrix<bf16>, Matrix<bf16>) = (data::integers(m, k, 1, 3), data::integers(n, k, 2, 3));
-        let go = || -> Result<bool, Error> {
-            let d = product(world, Layout::Nt, [&a, &b], shape)?;
-            let exact = gemm(Layout::Nt, a.view(), b.view())?.map(|x| bf16::from_f64(*x));
-            Ok(d.data() == exact.data())
-        };
-        if !go().map_err(|e| format!("{shape:?}: {e}"))? {
-            return Err(format!("{shape:?}: sums of integers are not exact"));
+        for tile in TILES {
+            let go = || -> Result<bool, Error> {
+                let d = product(world, tile, Layout::Nt, [&a, &b], shape)?;
+                let exact = gemm(Layout::Nt, a.view(), b.view())?.map(|x| bf16::from_f64(*x));
+                Ok(d.data() == exact.data())
+            };
+            if !go().map_err(|e| format!("{shape:?} by {tile:?}: {e}"))? {
+                return Err(format!("{shape:?} by {tile:?}: sums of integers are not exact"));
+            }
         }
     }
     Ok(())
@@ -90,11 +99,11 @@ pub fn integers_are_exact(world: &World, shapes: &[[usize; 3]]) -> TestResult {
 /// Rows of D that end inside 16 bytes are for other tiles, and results of other types have no such kernel.
 pub fn what_it_cannot_do_is_refused(world: &World) -> TestResult {
     let text = |built: Result<Gemm, Error>| built.err().map(|e| e.to_string()).unwrap_or_default();
-    let ragged = text(plan::<bf16>(world, Layout::Nt, [64, 60, 64]).build());
+    let ragged = text(plan::<bf16>(world, TILES[0], Layout::Nt, [64, 60, 64]).build());
     let wide =
         Variant::new(Layout::Nt, tilewire::kernels::config::Element::Bf16, tilewire::kernels::config::Element::F32);
-    let wide = text(Gemm::builder(world, 0).shape(64, 64, 64).variant(wide).tile(TILE).build());
-    let with_epilogue = text(plan::<bf16>(world, Layout::Nt, [64, 64, 64]).with_epilogue().build());
+    let wide = text(Gemm::builder(world, 0).shape(64, 64, 64).variant(wide).tile(TILES[0]).build());
+    let with_epilogue = text(plan::<bf16>(world, TILES[0], Layout::Nt, [64, 64, 64]).with_epilogue().build());
     for (text, words) in [
         (&ragged, ["tile is 128 × 192", "whole steps of 16 bytes, and n is 60"]),
         (&wide, ["tile is 128 × 192", "nt bf16 → f32 has 128 × 256"]),

@@ -60,8 +60,8 @@ impl World {
 
     pub(super) fn smem_write(&mut self, cta: usize, range: Range<u64>, mark: Mark) -> Result<(), Failure> {
         let clock = &self.agents[mark.agent as usize].view.generic;
-        let result = self.ctas[cta].shadow.write(range.clone(), mark, clock);
-        result.map_err(|conflict| self.smem_failure(cta, range, conflict))
+        let result = self.ctas[cta].shadow.write(range.clone(), mark, clock, |_| false);
+        result.map(drop).map_err(|conflict| self.smem_failure(cta, range, conflict))
     }
 
     fn smem_failure(&self, cta: usize, range: Range<u64>, conflict: Conflict) -> Failure {
@@ -113,8 +113,14 @@ impl World {
             Proxy::Generic => &view.generic,
             Proxy::Bulk => &view.bulk,
         };
-        let result = self.memory.allocation(idx).shadow.write(range.clone(), mark, clock);
-        result.map_err(|conflict| self.global_failure(idx, range, mark, proxy, conflict))
+        let result = self.memory.allocation(idx).shadow.write(range.clone(), mark, clock, |write| {
+            // Another bulk store of the same agent.
+            proxy == Proxy::Bulk && (write.agent, write.lane) == (mark.agent, mark.lane)
+        });
+        let repeats = result.map_err(|conflict| self.global_failure(idx, range.clone(), mark, proxy, conflict))?;
+        repeats
+            .into_iter()
+            .try_for_each(|of| self.note_repeat(mark, addr.0 + (of.start - range.start), of.end - of.start))
     }
 
     fn global_failure(&mut self, idx: usize, range: Range<u64>, by: Mark, proxy: Proxy, why: Conflict) -> Failure {

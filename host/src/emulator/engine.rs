@@ -113,11 +113,13 @@ impl World {
                 match end {
                     GlobalEnd::Bytes(addr, bytes) => {
                         self.memory.bytes_mut(addr, u64::from(bytes))?.copy_from_slice(&data);
+                        self.settle_repeats(agent, addr, u64::from(bytes))?;
                     }
                     GlobalEnd::Box { map, row, col } => {
                         for (r, addr, len) in map.stored_parts(row, col) {
                             let bytes = &swizzled_row(&data, r)[..len as usize];
                             self.memory.bytes_mut(addr, u64::from(len))?.copy_from_slice(bytes);
+                            self.settle_repeats(agent, addr, u64::from(len))?;
                         }
                     }
                 }

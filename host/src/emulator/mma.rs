@@ -185,7 +185,7 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
 }
 
 fn panel_of<C: TileConfig>(values: &[f32], row_cols: usize, panel: u32) -> Panel {
-    let (first, cols) = ((panel * C::PANEL_COLS) as usize, C::PANEL_COLS as usize);
+    let (first, cols) = (C::panel_col(panel) as usize, C::PANEL_COLS as usize);
     Panel(values.chunks_exact(row_cols).flat_map(|row| row[first..first + cols].iter().copied()).collect())
 }
 

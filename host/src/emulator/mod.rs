@@ -47,6 +47,7 @@ mod memory;
 mod mma;
 mod options;
 mod reduce;
+mod repeats;
 mod rng;
 mod scheduler;
 mod shadow;

@@ -95,25 +95,37 @@ impl Shadow {
         Ok(())
     }
 
-    /// Records a write by `by`, whose agent knows `clock`.
-    pub(super) fn write(&mut self, range: Range<u64>, by: Mark, clock: &Clock) -> Result<(), Conflict> {
+    /// Records a write by `by`, whose agent knows `clock`. Last writes of which `may_repeat` is true need not be ordered before it:
+    /// the answer is where there were such.
+    pub(super) fn write(
+        &mut self,
+        range: Range<u64>,
+        by: Mark,
+        clock: &Clock,
+        may_repeat: impl Fn(&Mark) -> bool,
+    ) -> Result<Vec<Range<u64>>, Conflict> {
+        let mut repeats: Vec<Range<u64>> = Vec::new();
         if range.is_empty() {
-            return Ok(());
+            return Ok(repeats);
         }
         self.split(range.start);
         self.split(range.end);
-        for (&at, cell) in self.cells.range(range.clone()) {
+        let mut cells = self.cells.range(range.clone()).peekable();
+        while let Some((&at, cell)) = cells.next() {
             if let Some(&read) = cell.reads.iter().find(|read| !read.known_to(clock)) {
                 return Err(Conflict::WriteUnorderedRead { at, read });
             }
             if let Fill::By(write) = cell.fill
                 && !cell.fill.known_to(clock)
             {
-                return Err(Conflict::WriteUnorderedWrite { at, write });
+                if !may_repeat(&write) {
+                    return Err(Conflict::WriteUnorderedWrite { at, write });
+                }
+                repeats.push(at..cells.peek().map_or(range.end, |(next, _)| **next));
             }
         }
         self.replace(range, Fill::By(by));
-        Ok(())
+        Ok(repeats)
     }
 
     /// Makes the range one interval.
@@ -192,22 +204,22 @@ mod tests {
     #[test]
     fn an_unordered_read_is_found_before_and_after_the_write() {
         let mut s = Shadow::new(64);
-        s.write(0..32, mark(1, 1), &knows(&[])).unwrap();
+        s.write(0..32, mark(1, 1), &knows(&[]), |_| false).unwrap();
         let conflict = Conflict::ReadUnordered { at: 16, write: mark(1, 1), before: Fill::Empty };
         assert_eq!(s.read(16..20, mark(2, 1), &knows(&[]), false), Err(conflict));
         s.read(16..20, mark(2, 1), &knows(&[(1, 1)]), false).unwrap();
         let conflict = Conflict::WriteUnorderedRead { at: 16, read: mark(2, 1) };
-        assert_eq!(s.write(0..32, mark(1, 2), &knows(&[(1, 1)])), Err(conflict));
-        s.write(0..32, mark(1, 2), &knows(&[(1, 1), (2, 1)])).unwrap();
+        assert_eq!(s.write(0..32, mark(1, 2), &knows(&[(1, 1)]), |_| false), Err(conflict));
+        s.write(0..32, mark(1, 2), &knows(&[(1, 1), (2, 1)]), |_| false).unwrap();
     }
 
     #[test]
     fn two_unordered_writes_conflict() {
         let mut s = Shadow::new(64);
-        s.write(0..32, mark(1, 1), &knows(&[])).unwrap();
+        s.write(0..32, mark(1, 1), &knows(&[]), |_| false).unwrap();
         let conflict = Conflict::WriteUnorderedWrite { at: 31, write: mark(1, 1) };
-        assert_eq!(s.write(31..40, mark(2, 1), &knows(&[])), Err(conflict));
-        s.write(32..40, mark(2, 1), &knows(&[])).unwrap();
+        assert_eq!(s.write(31..40, mark(2, 1), &knows(&[]), |_| false), Err(conflict));
+        s.write(32..40, mark(2, 1), &knows(&[]), |_| false).unwrap();
     }
 
     #[test]
@@ -216,19 +228,19 @@ mod tests {
         s.fill_from_host(0..8);
         s.read(0..8, mark(1, 1), &knows(&[]), false).unwrap();
         s.read(0..8, mark(2, 1), &knows(&[]), false).unwrap();
-        assert!(s.write(0..8, mark(3, 1), &knows(&[(1, 1)])).is_err());
-        assert!(s.write(0..8, mark(3, 1), &knows(&[(2, 1)])).is_err());
-        s.write(0..8, mark(3, 1), &knows(&[(1, 1), (2, 1)])).unwrap();
+        assert!(s.write(0..8, mark(3, 1), &knows(&[(1, 1)]), |_| false).is_err());
+        assert!(s.write(0..8, mark(3, 1), &knows(&[(2, 1)]), |_| false).is_err());
+        s.write(0..8, mark(3, 1), &knows(&[(1, 1), (2, 1)]), |_| false).unwrap();
     }
 
     #[test]
     fn settling_keeps_what_is_written_and_forgets_by_whom() {
         let mut s = Shadow::new(64);
-        s.write(8..16, mark(1, 1), &knows(&[])).unwrap();
-        s.write(16..24, mark(2, 1), &knows(&[])).unwrap();
+        s.write(8..16, mark(1, 1), &knows(&[]), |_| false).unwrap();
+        s.write(16..24, mark(2, 1), &knows(&[]), |_| false).unwrap();
         s.settle();
         assert_eq!(s.cells.len(), 3);
         assert_eq!((s.first_empty(8..24), s.first_empty(0..24), s.first_empty(8..25)), (None, Some(0), Some(24)));
-        s.write(0..64, mark(3, 1), &knows(&[])).unwrap();
+        s.write(0..64, mark(3, 1), &knows(&[]), |_| false).unwrap();
     }
 }

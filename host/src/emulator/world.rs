@@ -10,6 +10,7 @@ use super::mbarrier::Barrier;
 use super::memory::GlobalMemory;
 use super::mma::MmaGroup;
 use super::options::EmulatorOptions;
+use super::repeats::Repeat;
 use super::rng::Rng;
 use super::scheduler::Policy;
 use super::shadow::Shadow;
@@ -128,6 +129,8 @@ pub(super) struct World {
     pub(super) agents: Vec<AgentState>,
     pub(super) lanes: Vec<LaneOwner>,
     pub(super) copies: Vec<Copy>,
+    /// Bytes that were stored twice, until both stores have landed.
+    pub(super) repeats: Vec<Repeat>,
     pub(super) launches: Vec<LaunchState>,
     pub(super) runnable: Vec<usize>,
     /// No blocked agent has an earlier deadline.
@@ -158,6 +161,7 @@ impl World {
             agents: Vec::new(),
             lanes: Vec::new(),
             copies: Vec::new(),
+            repeats: Vec::new(),
             launches: Vec::new(),
             runnable: Vec::new(),
             next_deadline_ns: u64::MAX,

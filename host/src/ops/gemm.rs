@@ -246,6 +246,15 @@ impl Gemm {
         Ok(RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() })
     }
 
+    /// Rows and columns of the tile that a call of `m` rows without an epilogue takes.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if `m` exceeds the plan's rows.
+    pub fn tile_of(&self, m: usize) -> Result<[u32; 2]> {
+        let choice = self.choose(&self.plain, m)?;
+        Ok(choice.map_or([0; 2], |choice| choice.entry.tile_extent()))
+    }
+
     /// Waits for the calls on the world's own streams, and reports a fault.
     ///
     /// # Errors

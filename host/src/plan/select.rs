@@ -8,7 +8,7 @@ use crate::kernels::entries::{ENTRIES, Entry, Op};
 use crate::kernels::schedule::split_k::all_given;
 
 pub(crate) use super::cost::Work;
-use super::variant::{MIDDLE_TILE, SHARED_TILES, SMALL_TILE, TURNS_TILE, Variant, main_tile};
+use super::variant::{MIDDLE_TILE, SHARED_TILES, SMALL_TILE, TURNS_TILE, Variant, WAVE_TILES, main_tile};
 
 /// Whether tiles of a plain GEMM may be cut along K, so that every SM has the same work.
 ///
@@ -135,6 +135,7 @@ pub(crate) fn eligible(op: Op, variant: Variant, tile: Option<[u32; 2]>) -> impl
     let main = main_tile(op, variant.input);
     let others = [TURNS_TILE, MIDDLE_TILE, SMALL_TILE, SHARED_TILES[1], SHARED_TILES[0]]
         .into_iter()
+        .chain(WAVE_TILES)
         .filter(move |tile| *tile != main);
     let wanted = move |entry: &&Entry| tile.is_none_or(|tile| tile == entry.tile_extent());
     std::iter::once(main).chain(others).filter_map(move |tile| variant.entry_of(op, tile)).filter(wanted)
@@ -215,17 +216,25 @@ mod tests {
     fn what_was_measured_to_be_fastest_is_chosen() {
         for (m, n, k, tile, is_cut) in [
             (8192, 1280, 8192, [128, 128], false),
+            (8192, 7168, 8192, [128, 176], false),
+            (8192, 12288, 1536, [128, 176], false),
+            (8192, 6144, 12288, [128, 176], false),
             (2048, 4608, 12288, TURNS_TILE, false),
+            (2048, 12288, 1536, TURNS_TILE, false),
             (512, 12288, 6144, TURNS_TILE, false),
-            (512, 4608, 12288, [128, 128], true),
+            (512, 4608, 12288, [128, 144], false),
             (512, 12288, 1536, TURNS_TILE, false),
-            (128, 12288, 6144, [64, 128], true),
+            (512, 6144, 12288, TURNS_TILE, false),
+            (128, 12288, 6144, [64, 192], false),
             (128, 4608, 12288, [64, 128], true),
-            (16, 12288, 6144, [64, 64], true),
+            (128, 6144, 12288, [64, 96], false),
+            (128, 12288, 1536, [64, 192], false),
+            (64, 8192, 8192, [64, 64], false),
+            (16, 12288, 6144, [64, 96], false),
             (16, 6144, 12288, [64, 64], true),
-            (16, 12288, 1536, [64, 64], false),
+            (16, 12288, 1536, [64, 96], false),
             (1, 4608, 12288, [64, 64], true),
-            (1, 12288, 6144, [64, 64], true),
+            (1, 12288, 6144, [64, 96], false),
         ] {
             let choice = on_h200(m, n, k);
             assert_eq!((choice.entry.tile_extent(), choice.cut.is_some()), (tile, is_cut), "{m}×{n}×{k}");
@@ -316,13 +325,14 @@ mod tests {
         let tiles = |tile| eligible(Op::Gemm, Variant::default(), tile).map(|e| e.tile_extent()).collect::<Vec<_>>();
         assert_eq!(tiles(Some([64, 128])), [[64, 128]]);
         assert_eq!(tiles(Some([128, 256])), [[128, 256]]);
-        assert_eq!(tiles(None), [[128, 256], [128, 192], [128, 128], [64, 128], [128, 64], [64, 64]]);
+        let few = [[128, 256], [128, 192], [128, 128], [64, 128], [128, 64], [64, 64]];
+        assert_eq!(tiles(None), [few.as_slice(), &WAVE_TILES].concat());
     }
 
     #[test]
     fn many_waves_are_multiplied_in_turns() {
         for [m, n, k] in [[8192, 8192, 1024], [16384, 8192, 2048], [8192, 12288, 1536], [8192, 8192, 8192]] {
-            assert_eq!(on_h200(m, n, k).entry.tile_extent(), TURNS_TILE, "{m}×{n}×{k}");
+            assert_eq!(on_h200(m, n, k).entry.op, Op::GemmPingPong, "{m}×{n}×{k}");
         }
         let f32_out = Variant::new(crate::Layout::Nt, Element::Bf16, Element::F32);
         let choice = chosen(f32_out, Work { m: 8192, n: 8192, k: 1024, ctas: 132 }, SplitK::Auto);

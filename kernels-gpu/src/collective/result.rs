@@ -31,7 +31,7 @@ pub fn store_to_d<M: BulkCopy, C: TileConfig>(
     if rows == 0 {
         return;
     }
-    let (row, col) = (row + consumer * PANEL_ROWS, col + panel * C::PANEL_COLS);
+    let (row, col) = (row + consumer * PANEL_ROWS, col + C::panel_col(panel));
     let whole = whole_steps(args.n, C::OUT.bytes());
     if col < whole {
         m.store_box(Operand::D, row, col, src);

@@ -73,7 +73,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmPingPong<C, STAGES> {
                     let (row, col) = raster.tile(tile);
                     let (row, col) = (row * C::TILE_M, col * C::TILE_N);
                     store_whole::<M, C>(m, turn, |half, panel, src| {
-                        let (row, col) = (row + half * PANEL_ROWS, col + panel * C::PANEL_COLS);
+                        let (row, col) = (row + half * PANEL_ROWS, col + C::panel_col(panel));
                         if row < args.m && col < args.n {
                             m.store_box(Operand::D, row, col, src);
                         }

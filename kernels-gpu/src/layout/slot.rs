@@ -7,6 +7,7 @@ use crate::shape::{div_ceil, min};
 /// Byte offset in a slot's tile of panel `panel` of consumer `consumer`.
 #[inline(always)]
 pub const fn panel_offset<C: TileConfig>(consumer: u32, panel: u32) -> u32 {
+    const { assert!(C::WHOLE_PANELS, "slots hold whole panels") };
     (consumer * C::PANELS + panel) * PANEL_BYTES
 }
 

@@ -299,7 +299,7 @@ impl Mbarriers for Warpgroup {
         // SAFETY: by `Cta::new`'s contract; the warp's accesses are ordered before its one arrival.
         unsafe {
             sync::sync_warp();
-            mbarrier::arrive_as_warp(self.cta.bar(bar), self.thread % 32 == 0);
+            mbarrier::arrive_as_warp(self.cta.bar(bar));
         }
     }
 
@@ -309,7 +309,7 @@ impl Mbarriers for Warpgroup {
         unsafe {
             sync::sync_warp();
             let count = count / WARPS_PER_WARPGROUP;
-            mbarrier::arrive_many_as_warp(self.cta.bar(bar), count, self.thread % 32 == 0);
+            mbarrier::arrive_many_as_warp(self.cta.bar(bar), count);
         }
     }
 

@@ -28,21 +28,41 @@ pub unsafe fn arrive_many(bar: u32, count: u32) {
     unsafe { arrive_times(bar, count * EACH) }
 }
 
-/// The same by a warp, whose lanes' accesses were ordered before. Called by every lane; `is_first` in one of them.
+/// The same by a warp, whose lanes' accesses were ordered before. Called by every lane, converged. One lane is elected and not
+/// branched to: behind a branch that lanes take differently LLVM puts copies of what follows, wgmma waits included, into
+/// both ways, and those are for whole warps.
 #[inline(always)]
-pub unsafe fn arrive_as_warp(bar: u32, is_first: bool) {
-    if EACH > 1 || is_first {
-        // SAFETY: the caller's.
-        unsafe { arrive_once(bar) }
+pub unsafe fn arrive_as_warp(bar: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        if EACH > 1 {
+            return arrive_once(bar);
+        }
+        asm!(
+            "{{", ".reg .pred p;",
+            "elect.sync _|p, 0xffffffff;",
+            "@p mbarrier.arrive.shared::cta.b64 _, [{b}];",
+            "}}",
+            b = in(reg32) bar, options(nostack)
+        )
     }
 }
 
 /// The same with a count.
 #[inline(always)]
-pub unsafe fn arrive_many_as_warp(bar: u32, count: u32, is_first: bool) {
-    if EACH > 1 || is_first {
-        // SAFETY: the caller's.
-        unsafe { arrive_times(bar, count) }
+pub unsafe fn arrive_many_as_warp(bar: u32, count: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        if EACH > 1 {
+            return arrive_times(bar, count);
+        }
+        asm!(
+            "{{", ".reg .pred p;",
+            "elect.sync _|p, 0xffffffff;",
+            "@p mbarrier.arrive.shared::cta.b64 _, [{b}], {c};",
+            "}}",
+            b = in(reg32) bar, c = in(reg32) count, options(nostack)
+        )
     }
 }
 

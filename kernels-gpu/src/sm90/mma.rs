@@ -120,7 +120,7 @@ macro_rules! warpgroup_mma {
             #[inline(always)]
             fn any_acc(&self) -> Self::Acc {
                 let mut acc = WarpgroupMma::<Tile<M, $n, STAGES, L, I, O>>::zero_acc(self);
-                each!([$($group)*], GROUP => each_32!(I => acc.sum[GROUP * 32 + I] = wgmma::any()));
+                each!([$($group)*], GROUP => each_32!(I => acc.sum[(GROUP * 32 + I) % $regs] = wgmma::any()));
                 acc
             }
 
@@ -192,9 +192,9 @@ macro_rules! warpgroup_mma {
 
             #[inline(always)]
             fn panel<const P: u32>(&self, acc: &Self::Acc) -> Self::Panel {
-                let regs = PANEL_REGS * 2 / O::ELEMENT.bytes() as usize;
+                let first = Tile::<M, $n, STAGES, L, I, O>::panel_col(P) as usize / 2;
                 // The remainder changes nothing for registers that exist, and leaves no bounds check for those that do not.
-                array_32!(|I| acc.sum[(P as usize * regs + I) % $regs])
+                array_32!(|I| acc.sum[(first + I) % $regs])
             }
 
             #[inline(always)]
@@ -209,7 +209,8 @@ macro_rules! warpgroup_mma {
             fn round_acc(&self, acc: &Self::Acc) -> Self::Rounded {
                 let mut words = [0; $regs / 2];
                 each!([$($group)*], GROUP => each_32!(I => if I % 2 == 0 {
-                    words[GROUP * 16 + I / 2] = pack_now::<O>(acc.sum[GROUP * 32 + I], acc.sum[GROUP * 32 + I / 2 * 2 + 1]);
+                    let pair = (GROUP * 16 + I / 2) % ($regs / 2);
+                    words[pair] = pack_now::<O>(acc.sum[pair * 2], acc.sum[pair * 2 + 1]);
                 }));
                 words
             }
@@ -217,7 +218,8 @@ macro_rules! warpgroup_mma {
             #[inline(always)]
             fn rounded_panel<const P: u32>(&self, acc: &Self::Rounded) -> Self::Panel {
                 // The remainder: as in `panel`.
-                array_32!(|I| unpack::<O>(acc[(P as usize * PANEL_REGS + I) / 2 % ($regs / 2)])[I % 2])
+                let first = Tile::<M, $n, STAGES, L, I, O>::panel_col(P) as usize / 2;
+                array_32!(|I| unpack::<O>(acc[(first + I) / 2 % ($regs / 2)])[I % 2])
             }
 
             #[inline(always)]
@@ -274,6 +276,7 @@ macro_rules! warpgroup_mma {
     };
 }
 
+/// Only tiles whose number of registers is a multiple of 32 are cut; the remainders leave no bounds check for the others.
 macro_rules! share_acc {
     ($n:literal, $regs:literal, [$($group:literal)*]) => {
         impl<const M: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType>
@@ -283,7 +286,7 @@ macro_rules! share_acc {
             fn store_acc(&self, dst: GlobalAddr, acc: &Self::Acc) {
                 let dst = dst.0 + (self.thread * CHUNK_BYTES) as u64;
                 each!([$($group)*], GROUP => each!([0 1 2 3 4 5 6 7], I => {
-                    let word = |i: usize| acc.sum[(GROUP * 8 + I) * 4 + i].to_bits();
+                    let word = |i: usize| acc.sum[((GROUP * 8 + I) * 4 + i) % $regs].to_bits();
                     let at = dst + (GROUP * 8 + I) as u64 * CHUNK_STRIDE;
                     // SAFETY: kernels pass addresses of the plan's memory for it, 16-byte aligned.
                     unsafe { memory::store_v4(at, [word(0), word(1), word(2), word(3)]) }
@@ -320,10 +323,16 @@ macro_rules! share_acc {
 
 share_acc!(256, 128, [0 1 2 3]);
 share_acc!(192, 96, [0 1 2]);
+share_acc!(176, 88, [0 1 2]);
+share_acc!(144, 72, [0 1 2]);
+share_acc!(96, 48, [0 1]);
 share_acc!(128, 64, [0 1]);
 share_acc!(64, 32, [0]);
 
 warpgroup_mma!(256, 128, [0 1 2 3], m64n256k16_bf16, m64n256k16_f16);
 warpgroup_mma!(192, 96, [0 1 2], m64n192k16_bf16, m64n192k16_f16);
+warpgroup_mma!(176, 88, [0 1 2], m64n176k16_bf16, m64n176k16_f16);
+warpgroup_mma!(144, 72, [0 1 2], m64n144k16_bf16, m64n144k16_f16);
+warpgroup_mma!(96, 48, [0 1], m64n96k16_bf16, m64n96k16_f16);
 warpgroup_mma!(128, 64, [0 1], m64n128k16_bf16, m64n128k16_f16);
 warpgroup_mma!(64, 32, [0], m64n64k16_bf16, m64n64k16_f16);

@@ -96,7 +96,7 @@ impl Mbarriers for Warp {
         // SAFETY: by `Cta::new`'s contract; the warp's accesses are ordered before the arrival.
         unsafe {
             sync::sync_warp();
-            mbarrier::arrive_many_as_warp(self.cta.bar(bar), count, self.is_first());
+            mbarrier::arrive_many_as_warp(self.cta.bar(bar), count);
         }
     }
 
