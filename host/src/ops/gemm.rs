@@ -13,7 +13,7 @@ use crate::kernels::collective::result::whole_steps;
 use crate::kernels::entries::Op;
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
 use crate::plan::operand::MapSpec;
-use crate::plan::select::{Choice, Cut, Selection, Work, can_store, eligible};
+use crate::plan::select::{Choice, Cut, Selection, Work, can_store, eligible, taken};
 use crate::plan::{RankLaunch, Scales, SplitK, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
@@ -136,6 +136,7 @@ impl GemmBuilder<'_> {
         check::sm_margin(self.sm_margin, world.ctas(self.rank), self.rank)?;
         let (max_m, n, k) =
             (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
+        let work = Work { m: max_m, n, k, ctas: world.ctas(self.rank) - self.sm_margin };
         let select = |op| -> Result<Selection> {
             self.variant.entry_with(op, self.tile)?;
             let entries: Vec<_> = eligible(op, self.variant, self.tile).filter(|entry| can_store(entry, n)).collect();
@@ -144,6 +145,7 @@ impl GemmBuilder<'_> {
                 let rule = format!("it is for rows of D that are whole steps of 16 bytes, and n is {n}");
                 return Err(Error::argument("tile", format!("{rows} × {cols}"), rule));
             }
+            let entries = taken(entries, work, self.split_k);
             for &entry in &entries {
                 check::tile_count(max_m, n, entry.tile_extent())?;
                 world.load(entry)?;
@@ -153,7 +155,6 @@ impl GemmBuilder<'_> {
         let plain = select(Op::Gemm)?;
         let epilogue = if self.has_epilogue { Some(select(Op::GemmEpilogue)?) } else { None };
         let all: Vec<_> = plain.entries.iter().chain(epilogue.iter().flat_map(|of| &of.entries)).copied().collect();
-        let work = Work { m: max_m, n, k, ctas: world.ctas(self.rank) - self.sm_margin };
         let shares = Shares::new(&world, self.rank, &all, work, self.split_k)?;
         let words = world.symmetric(WORDS_BYTES)?;
         world.write(self.rank, words.base(self.rank), &[0; WORDS_BYTES as usize])?;

@@ -146,6 +146,27 @@ pub(crate) fn can_store(entry: &Entry, n: u32) -> bool {
     entry.op != Op::GemmPingPong || whole_steps(n, entry.output.bytes()) == n
 }
 
+/// Rows at which [`taken`] asks what a call takes: in steps of 8 rows as far as boxes are cut to them and tiles are few, then wider.
+fn sampled_rows(max_m: u32) -> impl Iterator<Item = u32> {
+    let steps = [(8, 1024), (64, 16_384), (1 << 14, 1 << 19)];
+    let rows = steps.into_iter().flat_map(|(step, end): (u32, u32)| (0..end / step).map(move |i| (i + 1) * step));
+    std::iter::once(1).chain(rows).filter(move |m| *m < max_m).chain([max_m])
+}
+
+/// Those of `entries` that calls of up to `most.m` rows take: what a plan compiles. A call of rows between those that are asked for
+/// chooses among them.
+pub(crate) fn taken(entries: Vec<&'static Entry>, most: Work, split_k: SplitK) -> Vec<&'static Entry> {
+    let mut is_taken = vec![false; entries.len()];
+    for m in sampled_rows(most.m) {
+        let choice = choose(&entries, Work { m, ..most }, split_k);
+        let at = choice.and_then(|choice| entries.iter().position(|entry| entry.name == choice.entry.name));
+        if let Some(is_taken) = is_taken.get_mut(at.unwrap_or(0)) {
+            *is_taken = true;
+        }
+    }
+    entries.into_iter().zip(is_taken).filter_map(|(entry, is_taken)| is_taken.then_some(entry)).collect()
+}
+
 /// The kernels that a plan chooses from, and what it chose last: calls of one plan mostly have the same rows.
 #[derive(Debug)]
 pub(crate) struct Selection {
@@ -288,6 +309,28 @@ mod tests {
             assert_eq!(selection.choose(work), choose(&selection.entries, work, SplitK::Auto), "{work:?}");
             assert_eq!(selection.choose(work), choose(&selection.entries, work, SplitK::Auto), "{work:?}, again");
         }
+    }
+
+    #[test]
+    fn a_plan_compiles_what_its_calls_take() {
+        let taken = |most: Work, split_k| taken(eligible(Op::Gemm, Variant::default(), None).collect(), most, split_k);
+        for [max_m, n, k] in
+            [[0, 64, 64], [1, 4608, 12288], [100, 12288, 6144], [700, 4608, 12288], [20_000, 1280, 512]]
+        {
+            let most = Work { m: max_m, n, k, ctas: 132 };
+            let entries = taken(most, SplitK::Auto);
+            // Whatever a call has of rows, nothing that was left out would be faster by more than a little.
+            for m in (1..=max_m).step_by(1 + max_m as usize / 500) {
+                let work = Work { m, ..most };
+                let best = on_h200(m, n, k);
+                let choice = choose(&entries, work, SplitK::Auto).unwrap();
+                let (cost, least) = (work.cost(choice.entry, choice.cut), work.cost(best.entry, best.cut));
+                assert!(cost <= 1.02 * least, "{work:?}: {} instead of {}", choice.entry.name, best.entry.name);
+            }
+        }
+        let few = Work { m: 16, n: 12288, k: 6144, ctas: 132 };
+        assert!(taken(few, SplitK::Auto).len() <= 3, "{:?}", taken(few, SplitK::Auto));
+        assert_eq!(taken(Work { m: u32::MAX, ..few }, SplitK::Never).first().unwrap().tile_extent(), [128, 256]);
     }
 
     #[test]
