@@ -165,7 +165,7 @@ pub trait TileConfig: 'static {
     const SLOT_TILE_BYTES: u32 = Self::CONSUMERS * Self::PANELS * PANEL_BYTES;
     /// The shared-memory plan.
     const SMEM: SmemPlan = SmemPlan::new(Self::STAGES, Self::STAGE_BYTES, Self::CONSUMERS);
-    /// Whether the tile is whole panels, as slots need it.
+    /// Whether the tile is whole panels, as slots and epilogues need it.
     const WHOLE_PANELS: bool = Self::TILE_N.is_multiple_of(Self::PANEL_COLS);
     /// Compile-time checks; naming this constant runs them.
     const CHECKED: () = {

@@ -57,6 +57,7 @@ pub fn finish_panels<M: Mbarriers + Watch + Epilogue<C>, C: TileConfig>(
     args: &EpilogueArgs,
     acc: &M::Acc,
 ) -> Result<(), Aborted> {
+    const { assert!(C::WHOLE_PANELS, "a column that two panels hold would be added to twice where C is D") };
     let ring = partial_ring::<M, C>(m, Role::Consumer(consumer), consumer);
     let rows = extent.rows_of(consumer);
     for_each_panel!(extent.panels::<C>(), PANEL => {

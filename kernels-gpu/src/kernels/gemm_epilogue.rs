@@ -44,7 +44,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
                         |_| Ok(()),
                         |_, consumer| if brings && tile.extent.rows_of(consumer) > 0 { PANEL_BYTES } else { 0 },
                         |_, consumer, panel, dst, slot| {
-                            let (row, col) = (tile.row + consumer * PANEL_ROWS, tile.col + C::panel_col(panel));
+                            let (row, col) = (tile.row + consumer * PANEL_ROWS, tile.col + panel * C::PANEL_COLS);
                             m.load_box(dst, Operand::C, row, col, slot.full());
                         },
                     )?;

@@ -42,13 +42,8 @@ impl Reread for Warp {
     }
 }
 
-impl NextKernel for Warp {
-    #[inline(always)]
-    fn let_next_start(&self) {
-        // SAFETY: a hint.
-        unsafe { sync::let_next_start() }
-    }
-}
+/// The producer does that.
+impl NextKernel for Warp {}
 
 impl Watch for Warp {
     type Patience = Patience;
