@@ -2,6 +2,6 @@
 
 use tilewire_kernels::config::{Tile, TileConfig};
 
-const _: () = Tile::<128, 96, 2>::CHECKED;
+const _: () = Tile::<128, 48, 2>::CHECKED;
 
 fn main() {}
