@@ -185,16 +185,7 @@ impl Bench<'_> {
             plans.extend(whole.into_iter().map(|tile| fixed(tile, SplitK::Never)).collect::<Result<Vec<_>>>()?);
             plans.push(self.plan(Layout::Nt, extents, 0)?);
             plans.push(Gemm::builder(&self.world, 0).shape(m, n, k).dependent_launch(false).build()?);
-            let calls = calls_per_sample(rough_seconds(extents));
-            // SAFETY: operands and plans live until the end of the loop's body, and nothing else uses them.
-            let mut candidates = plans
-                .iter()
-                .map(|plan| unsafe {
-                    Candidate::captured("", calls, &self.stream, |call| run_ours(plan, &operands, call))
-                })
-                .collect::<Result<Vec<_>>>()?;
-            let samples = interleave(std::slice::from_ref(&self.stream), &mut candidates, 9)?;
-            let us: Vec<f64> = samples.iter().map(|s| s.seconds() * 1e6).collect();
+            let us: Vec<f64> = self.seconds_of(&plans, &operands)?.into_iter().map(|seconds| seconds * 1e6).collect();
             let [fixed @ .., chosen, not_early] = us.as_slice() else {
                 return Err(tilewire::Error::argument("plans", us.len(), "there are some"));
             };
@@ -213,6 +204,18 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// Seconds of a call by each of the plans, in turns.
+    fn seconds_of(&self, plans: &[Gemm], operands: &Operands) -> Result<Vec<f64>> {
+        let calls = calls_per_sample(rough_seconds(operands.extents));
+        // SAFETY: operands and plans outlive the candidates, and nothing else uses them.
+        let captured = plans
+            .iter()
+            .map(|plan| unsafe { Candidate::captured("", calls, &self.stream, |call| run_ours(plan, operands, call)) });
+        let mut candidates = captured.collect::<Result<Vec<_>>>()?;
+        let samples = interleave(std::slice::from_ref(&self.stream), &mut candidates, 9)?;
+        Ok(samples.iter().map(Samples::seconds).collect())
+    }
+
     /// The order of tiles: how many rows of tiles are walked together, against what plans take.
     fn rasters(&self, report: &mut Report) -> Result<()> {
         let groups = [2, 4, 8, 12, 16, 24, 32];
@@ -229,16 +232,7 @@ impl Bench<'_> {
             let builder = || Gemm::builder(&self.world, 0).shape(m, n, k);
             let of_groups = groups.into_iter().map(|group| builder().raster_group(group).build());
             let plans = std::iter::once(builder().build()).chain(of_groups).collect::<Result<Vec<_>>>()?;
-            let calls = calls_per_sample(rough_seconds(extents));
-            // SAFETY: operands and plans live until the end of the loop's body, and nothing else uses them.
-            let mut candidates = plans
-                .iter()
-                .map(|plan| unsafe {
-                    Candidate::captured("", calls, &self.stream, |call| run_ours(plan, &operands, call))
-                })
-                .collect::<Result<Vec<_>>>()?;
-            let samples = interleave(std::slice::from_ref(&self.stream), &mut candidates, 9)?;
-            let seconds: Vec<f64> = samples.iter().map(Samples::seconds).collect();
+            let seconds = self.seconds_of(&plans, &operands)?;
             let shape = format!("{m}×{n}×{k}");
             let against = seconds[1..].iter().map(|time| format!("{:.3}", time / seconds[0]));
             table.row(std::iter::once(shape.clone()).chain(against));
