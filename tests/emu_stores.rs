@@ -2,20 +2,15 @@
 
 mod emu_support;
 
-use emu_support::{Small, alloc, broken, emulation, init_barriers, launch, says, wait};
+use emu_support::{Small, alloc, broken, emulation, init_barriers, launch, says, store_panel, wait};
 use tilewire::emulator::{Agent, EmulatedMap, Emulation, KernelLaunch, Violation};
 use tilewire::kernels::abi::Operand;
 use tilewire::kernels::config::TileConfig;
-use tilewire::kernels::machine::{BulkCopy, Mbarriers, RowEnds, WarpgroupMma};
+use tilewire::kernels::machine::{BulkCopy, Mbarriers, RowEnds};
 use tilewire::kernels::shape::{CtaPosition, GlobalAddr, Mbarrier, Rank, Role, SmemAddr};
 
 const FULL: Mbarrier = Small::SMEM.full();
 const STAGE: SmemAddr = Small::SMEM.stage(0);
-
-fn store_panel(m: &Agent, dst: SmemAddr) {
-    let panel = tilewire::emulator::Panel(vec![1.0; 64 * 64]);
-    WarpgroupMma::<Small>::store_panel(m, dst, &panel);
-}
 
 /// Two bulk stores of one storer to the same place, which nothing orders: what the second takes begins `apart` bytes behind what
 /// the first does.

@@ -2,7 +2,7 @@
 
 mod emu_support;
 
-use emu_support::{PANEL, STAGES, Small, alloc, broken, emulation, launch, says, wait};
+use emu_support::{PANEL, STAGES, Small, alloc, broken, emulation, launch, says, store_panel, wait};
 use tilewire::emulator::{Agent, EmulatedMap, Emulation, KernelLaunch, Violation};
 use tilewire::kernels::abi::Operand;
 use tilewire::kernels::config::{E4m3, F32, Nt, PANEL_BUFS, Tile, TileConfig};
@@ -17,11 +17,6 @@ fn mma(m: &Agent) {
     let mut acc = WarpgroupMma::<Small>::zero_acc(m);
     WarpgroupMma::<Small>::issue_mma(m, &mut acc, STAGE, STAGE.plus(Small::A_BOX.bytes()), false);
     WarpgroupMma::<Small>::wait_mma::<0>(m, &mut acc);
-}
-
-fn store_panel(m: &Agent, dst: SmemAddr) {
-    let panel = tilewire::emulator::Panel(vec![1.0; 64 * 64]);
-    WarpgroupMma::<Small>::store_panel(m, dst, &panel);
 }
 
 fn fill_stage(m: &Agent, src: GlobalAddr, expected: u32) {

@@ -11,7 +11,7 @@ use tilewire::kernels::machine::{Aborted, BulkCopy, Mbarriers, WarpgroupMma};
 use tilewire::kernels::pipeline::ring::Ring;
 use tilewire::kernels::pipeline::state::PipelineState;
 use tilewire::kernels::pipeline::wait::wait_mbarrier;
-use tilewire::kernels::shape::{CtaPosition, GlobalAddr, MAX_WORLD, Mbarrier, Parity, Rank, Role};
+use tilewire::kernels::shape::{CtaPosition, GlobalAddr, MAX_WORLD, Mbarrier, Parity, Rank, Role, SmemAddr};
 
 /// The configuration of the small kernels: one consumer.
 pub type Small = Tile<64, 128, 3>;
@@ -283,6 +283,12 @@ pub fn alloc(emu: &mut Emulation, rank: u32, bytes: usize) -> GlobalAddr {
     let addr = emu.alloc(Rank(rank), bytes, "data");
     emu.fill(addr, bytes, 0).unwrap();
     addr
+}
+
+/// Writes a panel of ones.
+pub fn store_panel(m: &Agent, dst: SmemAddr) {
+    let panel = tilewire::emulator::Panel(vec![1.0; 64 * 64]);
+    WarpgroupMma::<Small>::store_panel(m, dst, &panel);
 }
 
 /// Waits without a watchdog.
