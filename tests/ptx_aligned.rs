@@ -2,27 +2,13 @@
 //! that knows nothing of them may put copies of one behind both ways of a branch that lanes take differently; kernels then
 //! stop for ever, and no watchdog sees it. The emulator has no lanes: this looks at the instructions.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod ptx_flow;
 
+use std::collections::BTreeSet;
+
+use ptx_flow::{Block, blocks, registers};
 use tilewire::kernels::entries::ENTRIES;
 use tilewire::ptx;
-
-/// A run of instructions that is entered at its start and left at its end.
-#[derive(Default)]
-struct Block {
-    /// Its first instruction for whole warps.
-    aligned: Option<String>,
-    next: Vec<usize>,
-    /// The predicate of the branch that ends it, if it has two ways.
-    predicate: Option<String>,
-}
-
-/// Registers in a piece of text.
-fn registers(text: &str) -> Vec<&str> {
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-    let after_percent = text.split('%').skip(1);
-    after_percent.map(|rest| &rest[..rest.find(|c| !is_of_name(c)).unwrap_or(rest.len())]).collect()
-}
 
 /// Registers whose value may differ between the lanes of a warp: all that comes from `%tid.x` but what is the same for each 32.
 fn of_lanes(text: &str) -> BTreeSet<&str> {
@@ -61,41 +47,6 @@ fn of_lanes(text: &str) -> BTreeSet<&str> {
     }
 }
 
-fn blocks(text: &str) -> Vec<Block> {
-    let body = text.lines().map(str::trim).skip_while(|line| *line != "{").skip(1);
-    let (mut blocks, mut labels, mut targets) = (vec![Block::default()], BTreeMap::new(), Vec::new());
-    let mut falls_through = true;
-    for line in body {
-        let at = blocks.len() - 1;
-        if let Some(label) = line.strip_suffix(':').filter(|label| label.starts_with('$')) {
-            blocks.push(Block::default());
-            labels.insert(label.to_string(), at + 1);
-            if falls_through {
-                blocks[at].next.push(at + 1);
-            }
-            falls_through = true;
-        } else if let Some((guard, target)) = line.split_once("bra").filter(|_| line.ends_with(';')) {
-            let target = target.trim_start_matches(".uni").trim().trim_end_matches(';');
-            targets.push((at, target.to_string()));
-            blocks.push(Block::default());
-            falls_through = guard.starts_with('@');
-            if falls_through {
-                blocks[at].predicate = registers(guard).first().map(ToString::to_string);
-                blocks[at].next.push(at + 1);
-            }
-        } else if line == "ret;" || line == "exit;" {
-            blocks.push(Block::default());
-            falls_through = false;
-        } else if line.contains(".aligned") && blocks[at].aligned.is_none() {
-            blocks[at].aligned = Some(line.to_string());
-        }
-    }
-    for (at, target) in targets {
-        blocks[at].next.push(labels[&target]);
-    }
-    blocks
-}
-
 /// For each block those that every way from it to the end passes, itself included.
 fn passed_by_every_way(blocks: &[Block]) -> Vec<BTreeSet<usize>> {
     let all: BTreeSet<usize> = (0..blocks.len()).collect();
@@ -132,7 +83,7 @@ fn parted(text: &str) -> (usize, Option<String>) {
             if passed[at].contains(&next) || !seen.insert(next) {
                 continue;
             }
-            if let Some(line) = &blocks[next].aligned {
+            if let Some(line) = blocks[next].lines.iter().find(|line| line.contains(".aligned")) {
                 return (branches, Some(format!("{line} behind %{predicate}")));
             }
             open.extend(&blocks[next].next);
