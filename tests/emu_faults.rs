@@ -83,12 +83,14 @@ fn a_lost_signal_or_arrival_ends_in_a_fault_that_names_the_wait() {
         &["StageFull", "StageEmpty", "PanelFull", "Handover", "PartialFull", "ResultFull", "partial of tile"];
     // Where the loss is within a CTA, roles wait behind each other, and each of them may be the first whose deadline
     // passes; so may a peer, which waits for the CTA's tiles.
-    let lost: [(_, _, &[&str]); 7] = [
+    let lost: [(_, _, &[&str]); 8] = [
         (partition, Fault::LostSignal, &["partial of tile"]),
         (push, Fault::LostSignal, &["partial of tile"]),
         (push, Fault::DroppedCopy, mainloop),
         (push, Fault::LostArrive, mainloop),
-        (push, Fault::LostPanelCommit, &["PanelFull", "PanelEmpty", "PartialFull", "ResultFull", "partial of tile"]),
+        (partition, Fault::LostPanelCommit, &["PanelFull", "PanelEmpty", "partial of tile"]),
+        // By consumers in turns, which this shape takes.
+        (push, Fault::LostBuffer, &["PartialFull", "PartialEmpty", "ResultFull", "partial of tile"]),
         (push, Fault::DroppedPartial, &["PartialFull", "ResultFull", "PartialEmpty"]),
         (staged, Fault::LostStagedSignal, &["to be staged", "StageFull", "partial of tile"]),
     ];

@@ -89,6 +89,7 @@ impl Run {
             split_k: SplitK::Never,
             tile: None,
             raster_group: [1, 16][pick(11, 2)],
+            head_start: [1, 2, u32::MAX][pick(32, 3)],
             gap: 8,
             integers: None,
             calls: vec![m],
@@ -131,7 +132,8 @@ impl Run {
         let Case { m, n, k, layout, .. } = self.case.case;
         let cuts = self.case.op == FuzzOp::Gemm;
         let raster_group = if cuts { self.case.raster_group } else { 8 };
-        let case = FuzzCase { case: Case::new(m, n, k).layout(layout), raster_group, ..self.case.clone() };
+        let case =
+            FuzzCase { case: Case::new(m, n, k).layout(layout), raster_group, head_start: 1, ..self.case.clone() };
         let ctas = if cuts { self.ctas - self.case.case.sm_margin } else { 3 };
         Problem { name: format!("{case:?} on {ctas} CTAs"), case, ctas }
     }

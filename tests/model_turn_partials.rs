@@ -1,15 +1,17 @@
-//! Model of own tiles of consumers that take turns: panels of other owners' tiles to the storer, the hand-over of each
-//! consumer's buffers, and peers' partials through them. Storer, loader and both consumers of one CTA.
+//! Model of consumers that take turns over ranks: tiles of other owners and own ones between them, through the buffers that
+//! the loader fills or hands on empty. Storer, loader and both consumers of one CTA.
 
 mod model_machine;
 
 use loom::thread;
 use model_machine::{Agent, Cta, Mutant, Problem, Timing, check, d_panel};
 use std::sync::Arc;
-use tilewire_kernels::abi::{Placement, Transport};
+use tilewire_kernels::abi::{GemmReduceScatterArgs, Mix, Placement, Transport};
 use tilewire_kernels::collective::ping_pong::HALVES;
 use tilewire_kernels::config::{PANEL_BYTES, PANEL_ROWS, Tile, TileConfig};
 use tilewire_kernels::kernels::{Kernel, gemm_reduce_scatter_ping_pong::GemmReduceScatterPingPong};
+use tilewire_kernels::schedule::chunked::ChunkedTiles;
+use tilewire_kernels::schedule::mixed::MixedTiles;
 use tilewire_kernels::shape::{CtaPosition, Rank, Role};
 
 const EPOCH: u32 = 5;
@@ -26,9 +28,34 @@ fn peers_panel(peer: Rank, tile: u32, panel: u32) -> u32 {
     peer.0 * 10_000 + tile * 1000 + panel
 }
 
-/// `tiles` tiles for each owner.
-fn model(name: &str, preemptions: usize, world: u32, tiles: u32, timing: Timing, mutant: Option<Mutant>) {
+/// Who computes how much, and in which order.
+#[derive(Clone, Copy)]
+struct Case {
+    world: u32,
+    /// For each owner.
+    tiles: u32,
+    head_start: u32,
+}
+
+impl Case {
+    fn mixed_tiles(self) -> MixedTiles {
+        let Self { world, tiles, head_start } = self;
+        let (m, n, shard) = (C::TILE_M * world, tiles * C::TILE_N, C::TILE_M);
+        let (tile_m, tile_n, group, row_align) = (C::TILE_M, C::TILE_N, 8, C::ROW_ALIGN);
+        let tiles = ChunkedTiles { m, n, rank: RANK, world, shard, tile_m, tile_n, group, row_align };
+        MixedTiles { tiles, at: AT, mix: Mix::new(&tiles, AT.num_ctas, head_start) }
+    }
+
+    /// The turn at own tile `tile`.
+    fn turn_at(self, tile: u32) -> u32 {
+        let is_it = |turn: &u32| self.mixed_tiles().nth(*turn).is_some_and(|t| (t.owner, t.index) == (RANK, tile));
+        (0..self.world * self.tiles).find(is_it).expect("every own tile has a turn")
+    }
+}
+
+fn model(name: &str, preemptions: usize, case: Case, timing: Timing, mutant: Option<Mutant>) {
     let (transport, placement) = (Transport::Push, Placement::Epilogue);
+    let Case { world, tiles, .. } = case;
     let problem = Problem { m: C::TILE_M * world, n: tiles * C::TILE_N, k: 0, world, transport, placement };
     check(name, preemptions, move || {
         let memory = problem.memory::<C>(EPOCH);
@@ -45,7 +72,7 @@ fn model(name: &str, preemptions: usize, world: u32, tiles: u32, timing: Timing,
         let mut cta = Cta::<C>::new(memory.clone(), mutant);
         (cta.d, cta.timing) = (problem.d(RANK), timing);
         let cta = cta.start_by(K::setup);
-        let args = problem.args::<C>(RANK);
+        let args = GemmReduceScatterArgs { mix: case.mixed_tiles().mix, ..problem.args::<C>(RANK) };
         let move_as = move |m: Agent<C>| {
             K::mover(&m, &args, AT, m.role).expect("nothing aborts");
             m.finish();
@@ -62,9 +89,8 @@ fn model(name: &str, preemptions: usize, world: u32, tiles: u32, timing: Timing,
             other.join().expect("the role ends");
         }
         for (tile, half) in (0..tiles).flat_map(|tile| (0..HALVES).map(move |half| (tile, half))) {
-            // Each consumer counts its accumulators from 1, two a turn; own tiles are the CTA's last turns.
-            let turn = (world - 1) * tiles + tile;
-            let mine = (turn / 2 * 2 + half + 1) * 100;
+            // Each consumer counts its accumulators from 1, two a turn.
+            let mine = (case.turn_at(tile) / 2 * 2 + half + 1) * 100;
             let sum: u32 = mine + peers().map(|peer| peers_panel(peer, tile, half)).sum::<u32>();
             let at = d_panel(problem.d(RANK), half * PANEL_ROWS, tile * C::TILE_N);
             assert_eq!(memory.payload(at).read(), sum, "another sum arrived in D: tile {tile}, half {half}");
@@ -72,52 +98,74 @@ fn model(name: &str, preemptions: usize, world: u32, tiles: u32, timing: Timing,
     });
 }
 
+/// Both consumers have tiles for the peer, then own ones.
+const LAST: Case = Case { world: 2, tiles: 2, head_start: 2 };
+/// One consumer has the tiles for the peer, the other the own ones.
+const BETWEEN: Case = Case { world: 2, tiles: 2, head_start: 1 };
+/// One consumer has tiles for the peer and then an own one, the other the opposite.
+const BOTH: Case = Case { world: 2, tiles: 3, head_start: 2 };
+
+/// No peers.
+const ALONE: Case = Case { world: 1, tiles: 3, head_start: 1 };
+
 fn mutant(mutant: Mutant) {
-    model("own tiles in turns, mutant", 1, 2, 3, Timing::Early, Some(mutant));
+    model("turns over ranks, mutant", 1, BOTH, Timing::Early, Some(mutant));
 }
 
 #[test]
-fn each_consumers_buffers_pass_to_the_loader_after_its_last_tile_for_others() {
-    model("own tiles in turns, 2 ranks, 2 tiles", 1, 2, 2, Timing::Early, None);
+fn own_tiles_may_come_last() {
+    model("turns over ranks, 2 ranks, 2 tiles, own ones last", 1, LAST, Timing::Early, None);
 }
 
 #[test]
-fn a_consumer_may_have_more_turns_than_the_other() {
-    model("own tiles in turns, 2 ranks, 1 tile", 2, 2, 1, Timing::Early, None);
+fn own_tiles_may_come_between_others() {
+    model("turns over ranks, 2 ranks, 2 tiles, own ones between", 1, BETWEEN, Timing::Early, None);
+}
+
+#[test]
+fn a_consumer_may_have_tiles_of_both_kinds() {
+    model("turns over ranks, 2 ranks, 3 tiles, own ones between", 1, BOTH, Timing::Early, None);
+}
+
+#[test]
+fn a_consumer_may_have_one_turn_in_all() {
+    let one = Case { world: 2, tiles: 1, head_start: 1 };
+    model("turns over ranks, 2 ranks, 1 tile", 2, one, Timing::Early, None);
 }
 
 #[test]
 fn peers_panels_that_land_late_are_waited_for() {
-    model("own tiles in turns, 2 ranks, 2 tiles, loads late", 1, 2, 2, Timing::Late, None);
+    model("turns over ranks, 2 ranks, 2 tiles, loads late", 1, LAST, Timing::Late, None);
 }
 
 #[test]
 fn panels_of_two_peers_are_added_in_rank_order() {
-    model("own tiles in turns, 3 ranks, 1 tile", 1, 3, 1, Timing::Early, None);
+    let three = Case { world: 3, tiles: 1, head_start: 1 };
+    model("turns over ranks, 3 ranks, 1 tile", 1, three, Timing::Early, None);
 }
 
 #[test]
 fn without_peers_results_go_through_empty_buffers() {
-    model("own tiles in turns, 1 rank, 3 tiles", 1, 1, 3, Timing::Early, None);
+    model("turns over ranks, 1 rank, 3 tiles", 1, ALONE, Timing::Early, None);
 }
 
 #[test]
-#[should_panic(expected = "Causality violation: Concurrent read and write accesses")]
-fn a_hand_over_without_the_storers_last_reads_races() {
-    mutant(Mutant::NoWait(Role::Loader, "panel_empty"));
+#[should_panic(expected = "deadlock: Storer waits for ResultFull 0")]
+fn a_buffer_handed_on_twice_stops_the_cta() {
+    // Three tiles a consumer: the first of its four buffers is used again, a lap ahead.
+    mutant(Mutant::NoWait(Role::Loader, "partial_empty"));
 }
 
 #[test]
 #[should_panic(expected = "Causality violation: Concurrent")]
-fn a_loader_that_does_not_wait_for_the_hand_over_races() {
-    // After eight panels of other tiles a consumer's buffers' parities are those of fresh barriers.
-    model("own tiles in turns, mutant", 1, 3, 4, Timing::Early, Some(Mutant::NoWait(Role::Loader, "handover")));
+fn a_buffer_written_before_the_loader_hands_it_on_races() {
+    mutant(Mutant::NoWait(Role::Consumer(0), "partial_full"));
 }
 
 #[test]
-#[should_panic(expected = "Loader waits for Handover")]
-fn a_lost_hand_over_stops_the_cta() {
-    mutant(Mutant::NoArrive("handover"));
+#[should_panic(expected = "waits for PartialFull")]
+fn a_buffer_that_is_never_handed_on_stops_the_cta() {
+    model("turns over ranks, mutant", 1, ALONE, Timing::Early, Some(Mutant::NoArrive("partial_full")));
 }
 
 #[test]
@@ -129,9 +177,7 @@ fn a_result_committed_without_a_release_races() {
 #[test]
 #[should_panic(expected = "Causality violation: Concurrent")]
 fn a_buffer_returned_to_the_loader_without_a_release_races() {
-    // Three own tiles a consumer: the first of its four buffers is used again.
-    let mutant = Mutant::RelaxedArrive("partial_empty");
-    model("own tiles in turns, mutant", 1, 2, 6, Timing::Early, Some(mutant));
+    mutant(Mutant::RelaxedArrive("partial_empty"));
 }
 
 #[test]
@@ -143,7 +189,13 @@ fn a_result_freed_before_its_copy_has_read_it_races() {
 #[test]
 #[should_panic(expected = "Causality violation: Concurrent read and write accesses")]
 fn a_peers_panel_that_is_not_waited_for_races() {
-    mutant(Mutant::NoWait(Role::Consumer(0), "partial_full"));
+    model(
+        "turns over ranks, mutant",
+        1,
+        BETWEEN,
+        Timing::Early,
+        Some(Mutant::NoWait(Role::Consumer(1), "partial_full")),
+    );
 }
 
 #[test]

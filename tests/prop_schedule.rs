@@ -4,17 +4,18 @@
 
 mod properties;
 
-use properties::{addresses, coverage, partition, raster, ring, shared};
+use properties::{addresses, coverage, mixed, partition, raster, ring, shared};
 use proptest::prelude::*;
 use tilewire::kernels::abi::Transport;
-use tilewire::kernels::comm::route::{chunk_of, owner_at_step};
+use tilewire::kernels::comm::route::{chunk_of, owner_at_step, shard_of};
 use tilewire::kernels::comm::workspace::Workspace;
 use tilewire::kernels::config::{Tile64x64, Tile128x64, TileBox, TileConfig};
 use tilewire::kernels::pipeline::state::PipelineState;
 use tilewire::kernels::schedule::chunked::{ChunkedTiles, TileWalk};
+use tilewire::kernels::schedule::mixed::{Mix, MixedTiles};
 use tilewire::kernels::schedule::raster::Raster;
 use tilewire::kernels::schedule::shared::{Segment, SharedTile, SharedTiles};
-use tilewire::kernels::shape::{GlobalAddr, Rank};
+use tilewire::kernels::shape::{CtaPosition, GlobalAddr, Rank};
 
 #[test]
 fn the_raster_is_a_bijection_onto_every_grid_up_to_40_by_40() {
@@ -95,12 +96,64 @@ fn chunked() -> impl Strategy<Value = ChunkedTiles> {
             let few = m.div_ceil(tile_m) * n.div_ceil(tile_n) < 20_000;
             // Tiles are at least as tall as their alignment.
             let row_align = if aligned && tile_m >= 8 { 8 } else { 1 };
-            few.then_some(ChunkedTiles { m, n, rank: Rank(rank % world), world, tile_m, tile_n, group, row_align })
+            let shard = shard_of(m, world);
+            few.then_some(ChunkedTiles {
+                m,
+                n,
+                rank: Rank(rank % world),
+                world,
+                shard,
+                tile_m,
+                tile_n,
+                group,
+                row_align,
+            })
         },
     )
 }
 
+/// The tiles of every CTA of `t`'s rank, in order, and how the CTAs' own come between.
+fn mixed_tiles(t: ChunkedTiles, num_ctas: u32, head_start: u32) -> mixed::Ctas {
+    let mix = Mix::new(&t, num_ctas, head_start);
+    let of = |cta| MixedTiles { tiles: t, at: CtaPosition { cta, num_ctas }, mix };
+    (0..num_ctas).map(|cta| (0..).map_while(|turn| of(cta).nth(turn)).collect()).collect()
+}
+
 proptest! {
+    #[test]
+    fn own_tiles_between_others_are_all_tiles_once_and_come_in_order(
+        t in chunked(), num_ctas in 1u32..60, head_start in prop::sample::select(vec![0, 1, 2, 3, 7, u32::MAX]),
+    ) {
+        let ctas = mixed_tiles(t, num_ctas, head_start);
+        let mut found: Vec<_> = ctas.iter().flatten().map(|tile| (tile.owner.0, tile.index, tile.row, tile.col)).collect();
+        let all = (0..).map_while(|linear| t.nth(linear, t.world));
+        let mut all: Vec<_> = all.map(|tile| (tile.owner.0, tile.index, tile.row, tile.col)).collect();
+        prop_assert_eq!(Mix::new(&t, num_ctas, head_start).num_tiles() as usize, all.len());
+        found.sort_unstable();
+        all.sort_unstable();
+        prop_assert_eq!(found, all);
+        for tiles in &ctas {
+            let own: Vec<_> = tiles.iter().filter(|tile| tile.owner == t.rank).map(|tile| tile.index).collect();
+            prop_assert!(own.is_sorted(), "{own:?}");
+        }
+        if t.world > 1 {
+            let last = owner_at_step(t.rank, t.world, t.world - 2);
+            let head_start = head_start.clamp(1, 20_000);
+            mixed::own_tiles_come_between(&ctas, t.rank, last, head_start).map_err(TestCaseError::fail)?;
+        }
+    }
+
+    #[test]
+    fn own_tiles_between_others_wait_in_no_circle_whatever_each_rank_is_given(
+        t in chunked(), ctas in prop::collection::vec((1u32..20, 0u32..4), 8),
+    ) {
+        let ranks: Vec<_> = (0..t.world)
+            .zip(ctas)
+            .map(|(rank, (num_ctas, head_start))| mixed_tiles(ChunkedTiles { rank: Rank(rank), ..t }, num_ctas, head_start))
+            .collect();
+        mixed::nothing_waits_in_a_circle(&ranks).map_err(TestCaseError::fail)?;
+    }
+
     #[test]
     fn all_ctas_of_any_grid_compute_every_element_once_and_the_own_chunk_last(t in chunked(), num_ctas in 1u32..200) {
         coverage::is_complete(&t, num_ctas, |linear| t.nth(linear, t.world)).map_err(TestCaseError::fail)?;
@@ -178,8 +231,17 @@ fn a_big_workspace_needs_64_bits_and_gets_them() {
     addresses::are_disjoint(&ws, ws.bytes(Transport::Staged), addresses::of(&ws, Transport::Staged)).unwrap();
 }
 
-const EXAMPLE: ChunkedTiles =
-    ChunkedTiles { m: 300, n: 200, rank: Rank(1), world: 3, tile_m: 64, tile_n: 64, group: 2, row_align: 1 };
+const EXAMPLE: ChunkedTiles = ChunkedTiles {
+    m: 300,
+    n: 200,
+    rank: Rank(1),
+    world: 3,
+    shard: 100,
+    tile_m: 64,
+    tile_n: 64,
+    group: 2,
+    row_align: 1,
+};
 
 #[test]
 fn a_schedule_that_drops_repeats_or_reorders_tiles_is_caught() {
@@ -193,6 +255,40 @@ fn a_schedule_that_drops_repeats_or_reorders_tiles_is_caught() {
     let own_first = ChunkedTiles { rank: Rank(0), ..t };
     let reordered = error(&|linear| own_first.nth(linear, t.world));
     assert!(reordered.contains("before the last chunk"), "{reordered}");
+}
+
+#[test]
+fn own_tiles_in_the_wrong_place_are_caught() {
+    let t = ChunkedTiles {
+        m: 1024,
+        n: 256,
+        rank: Rank(0),
+        world: 2,
+        shard: 512,
+        tile_m: 64,
+        tile_n: 64,
+        group: 4,
+        row_align: 1,
+    };
+    let ranks = || [0, 1].map(|rank| mixed_tiles(ChunkedTiles { rank: Rank(rank), ..t }, 3, 1));
+    let own = |rank: u32| move |tile: &tilewire::kernels::schedule::chunked::ChunkTile| tile.owner == Rank(rank);
+    mixed::nothing_waits_in_a_circle(&ranks()).unwrap();
+    mixed::own_tiles_come_between(&ranks()[0], Rank(0), Rank(1), 1).unwrap();
+    // Own tiles first, on every rank: each waits for the other.
+    let mut early = ranks();
+    for (rank, ctas) in (0..).zip(&mut early) {
+        ctas.iter_mut().for_each(|tiles| tiles.sort_by_key(|tile| !own(rank)(tile)));
+    }
+    let error = mixed::nothing_waits_in_a_circle(&early).unwrap_err();
+    assert!(error.contains("of rank 0 waits for ever for peers' tile"), "{error}");
+    let error = mixed::own_tiles_come_between(&early[0], Rank(0), Rank(1), 1).unwrap_err();
+    assert_eq!(error, "CTA 0 has 0 tiles of Rank(1) before its first own one");
+    // Own tiles last: nothing waits in a circle, and nothing comes between.
+    let mut late = ranks();
+    late[0].iter_mut().for_each(|tiles| tiles.sort_by_key(own(0)));
+    mixed::nothing_waits_in_a_circle(&late).unwrap();
+    let error = mixed::own_tiles_come_between(&late[0], Rank(0), Rank(1), 1).unwrap_err();
+    assert!(error.starts_with("CTA 0 has [Some(Rank(0)), Some(Rank(0))] in pair 0"), "{error}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use half::bf16;
-use tilewire::kernels::comm::route::chunk_of;
+use tilewire::kernels::comm::route::{chunk_of, shard_of};
 use tilewire::kernels::schedule::chunked::ChunkedTiles;
 use tilewire::kernels::schedule::raster::Raster;
 use tilewire::kernels::shape::Rank;
@@ -24,6 +24,7 @@ pub fn maps(data: &[u8]) {
         n,
         rank: Rank(u32::from(input.byte()) % world),
         world,
+        shard: shard_of(m, world),
         tile_m: tile[0],
         tile_n: tile[1],
         group: u32::from(input.byte()) + 1,

@@ -4,6 +4,7 @@
 
 mod link;
 
+pub use crate::schedule::mixed::Mix;
 pub use link::{LinkArgs, LinkMode, LinkRound, LinkTimes};
 
 use crate::shape::{GlobalAddr, MAX_WORLD, Role};
@@ -365,8 +366,8 @@ pub struct GemmReduceScatterArgs {
     /// Nanoseconds that a storer lets pass after each panel it pushes while its CTA computes on: all CTAs finish their
     /// tiles at once, and a burst on the link holds up the loads of the next tiles. 0 is no pause.
     pub pace_ns: u32,
-    /// Unused; keeps the layout free of padding.
-    pub reserved: u32,
+    /// Rows of a whole chunk: `comm::route::shard_of` them.
+    pub shard: u32,
     /// Tiles that one slot holds: the stride of the workspace, fixed by the plan.
     pub slot_tiles: u32,
     /// Bytes between the slots of even and of odd epochs, fixed by the plan: calls of different tiles share them.
@@ -381,6 +382,8 @@ pub struct GemmReduceScatterArgs {
     pub d_stride: u64,
     /// Where the scales of this rank's A and B lie: see [`Scales`].
     pub scales: Scales,
+    /// The order of tiles by consumers in turns; else unused.
+    pub mix: Mix,
     /// Bounds of the waits.
     pub watchdog: Watchdog,
 }

@@ -2,8 +2,8 @@
 
 use super::memory::{D_STRIDE, Memory};
 use super::watch::FOREVER;
-use tilewire_kernels::abi::{GemmReduceScatterArgs, Placement, Transport, Watchdog};
-use tilewire_kernels::comm::route::chunk_of;
+use tilewire_kernels::abi::{GemmReduceScatterArgs, Mix, Placement, Transport, Watchdog};
+use tilewire_kernels::comm::route::{chunk_of, shard_of};
 use tilewire_kernels::comm::workspace::Workspace;
 use tilewire_kernels::config::TileConfig;
 use tilewire_kernels::schedule::chunked::max_chunk_tiles;
@@ -82,7 +82,7 @@ impl Problem {
             transport: self.transport as u32,
             placement: self.placement as u32,
             pace_ns: 0,
-            reserved: 0,
+            shard: shard_of(self.m, self.world),
             slot_tiles: self.workspace::<C>(rank).slot_tiles,
             parity_stride: self.workspace::<C>(rank).parity_stride,
             own_workspace: self.workspace::<C>(rank).base,
@@ -90,6 +90,7 @@ impl Problem {
             d: self.d(rank),
             d_stride: D_STRIDE,
             scales: [GlobalAddr(0); 2],
+            mix: Mix::default(),
             watchdog: self.watchdog::<C>(rank),
         }
     }

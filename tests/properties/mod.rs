@@ -134,6 +134,75 @@ pub mod coverage {
     }
 }
 
+/// Own tiles between those of others.
+pub mod mixed {
+    use tilewire::kernels::schedule::chunked::ChunkTile;
+    use tilewire::kernels::shape::Rank;
+
+    /// The tiles of each CTA of a rank, in order.
+    pub type Ctas = Vec<Vec<ChunkTile>>;
+
+    /// Every CTA of every rank gets through its tiles, where an own tile waits for the peers' of its index and each CTA
+    /// takes its tiles in order.
+    pub fn nothing_waits_in_a_circle(ranks: &[Ctas]) -> Result<(), String> {
+        let mut next: Vec<Vec<usize>> = ranks.iter().map(|ctas| vec![0; ctas.len()]).collect();
+        let mut sent = std::collections::HashSet::new();
+        loop {
+            let mut moved = false;
+            for (rank, ctas) in ranks.iter().enumerate() {
+                for (cta, tiles) in ctas.iter().enumerate() {
+                    while let Some(tile) = tiles.get(next[rank][cta]) {
+                        let is_own = tile.owner == Rank(rank as u32);
+                        let mut peers = (0..ranks.len()).filter(|peer| *peer != rank);
+                        if is_own && !peers.all(|peer| sent.contains(&(peer, tile.owner, tile.index))) {
+                            break;
+                        }
+                        if !is_own {
+                            sent.insert((rank, tile.owner, tile.index));
+                        }
+                        next[rank][cta] += 1;
+                        moved = true;
+                    }
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+        for (rank, ctas) in ranks.iter().enumerate() {
+            for (cta, tiles) in ctas.iter().enumerate() {
+                if let Some(tile) = tiles.get(next[rank][cta]) {
+                    return Err(format!("CTA {cta} of rank {rank} waits for ever for peers' tile {}", tile.index));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each CTA has `head_start` tiles of the last chunk for others before its first own one, if there are enough, and then
+    /// own tiles and others in alternation for as long as every CTA has both.
+    pub fn own_tiles_come_between(ctas: &Ctas, rank: Rank, last: Rank, head_start: u32) -> Result<(), String> {
+        let count = |owner| ctas.iter().flatten().filter(|tile| tile.owner == owner).count();
+        let (own, others, per_turn) = (count(rank), count(last), ctas.len());
+        for (cta, tiles) in ctas.iter().enumerate() {
+            let Some(first) = tiles.iter().position(|tile| tile.owner == rank) else { continue };
+            let before = tiles[..first].iter().filter(|tile| tile.owner == last).count();
+            if before < head_start as usize && others >= (head_start as usize + 1) * per_turn {
+                return Err(format!("CTA {cta} has {before} tiles of {last:?} before its first own one"));
+            }
+            // Up to one turn more was for the last chunk where the one before it ended within a turn.
+            let pairs = others.saturating_sub((head_start as usize + 1) * per_turn).min(own) / per_turn;
+            for pair in 0..pairs {
+                let owners = [first + 2 * pair, first + 2 * pair + 1].map(|turn| tiles.get(turn).map(|t| t.owner));
+                if owners != [Some(rank), Some(last)] {
+                    return Err(format!("CTA {cta} has {owners:?} in pair {pair} of {pairs}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Chunks of rows.
 pub mod partition {
     use tilewire::kernels::comm::route::Chunk;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::epilogue::{RawEpilogue, Result2d, TensorEpilogue, not_planned};
-use super::gemm_reduce_scatter::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP, RankMatrices};
+use super::gemm_reduce_scatter::RankMatrices;
 use super::gemm_shares::Shares;
 use super::maps::maps;
+use super::reduce_scatter_builder::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::kernels::abi::{GemmArgs, GemmEpilogueArgs, MAPS, Operand, Watchdog};

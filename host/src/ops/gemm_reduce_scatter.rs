@@ -1,45 +1,20 @@
 //! GEMM + ReduceScatter: rank r holds A_r and B_r, K sharded over the ranks; rank d ends with its rows of the M×N sum
 //! `Σ_r A_r · B_r`. [`Layout`](crate::Layout) says how A and B lie: `nt`, the default, is M×K times (N×K)ᵀ.
 
-use std::time::Duration;
-
-use super::kernels::{Kernels, Shared, Wishes};
+use super::kernels::Kernels;
 use super::maps::maps;
 use super::pacing;
+use super::reduce_scatter_builder::GemmReduceScatterBuilder;
 use crate::error::{Error, Result};
-use crate::kernels::abi::{GemmReduceScatterArgs, Placement, Transport, Watchdog};
-use crate::kernels::comm::route::chunk_of;
+use crate::kernels::abi::{GemmReduceScatterArgs, Mix, Placement, Transport, Watchdog};
+use crate::kernels::comm::route::{chunk_of, shard_of};
 use crate::kernels::comm::workspace::Workspace;
-use crate::kernels::entries::Entry;
+use crate::kernels::entries::{Entry, Op};
+use crate::kernels::schedule::chunked::ChunkedTiles;
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD, Rank};
 use crate::plan::operand::MatrixArg;
 use crate::plan::{RankLaunch, Scales, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
-
-/// What an op does when its waits take longer than this, unless told otherwise.
-pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
-
-/// Rows of tiles that CTAs walk together, unless told otherwise.
-pub const DEFAULT_RASTER_GROUP: u32 = 16;
-
-/// Builds a [`GemmReduceScatter`]: shape, transport, partition, placement, deadline.
-#[derive(Clone, Debug)]
-pub struct GemmReduceScatterBuilder<'w> {
-    world: &'w World,
-    variant: Variant,
-    has_epilogue: bool,
-    tile: Option<[u32; 2]>,
-    max_m: usize,
-    n: usize,
-    k: usize,
-    transport: Transport,
-    placement: Placement,
-    sm_margin: u32,
-    raster_group: u32,
-    deadline: Duration,
-    first_epoch: u32,
-    push_pause: Option<Duration>,
-}
 
 /// One rank's matrices in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,181 +35,33 @@ pub struct RankMatrices {
 pub struct GemmReduceScatter {
     pub(super) world: World,
     pub(super) options: Options,
-    workspace: SymmetricBuffer,
+    pub(super) workspace: SymmetricBuffer,
     // Dropped after the workspace, whose drop waits for the kernels that may still write here.
-    records: FaultRecords,
-    needs_recovery: std::cell::Cell<bool>,
+    pub(super) records: FaultRecords,
+    pub(super) needs_recovery: std::cell::Cell<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) variant: Variant,
     pub(super) kernels: Kernels,
-    max_m: u32,
+    pub(super) max_m: u32,
     pub(super) n: u32,
-    k: u32,
-    transport: Transport,
-    placement: Placement,
-    sm_margin: u32,
-    raster_group: u32,
-    deadline_ns: u64,
-    first_epoch: u32,
+    pub(super) k: u32,
+    pub(super) transport: Transport,
+    pub(super) placement: Placement,
+    pub(super) sm_margin: u32,
+    pub(super) raster_group: u32,
+    pub(super) head_start: u32,
+    pub(super) deadline_ns: u64,
+    pub(super) first_epoch: u32,
     /// The caller's wish.
-    push_pause_ns: Option<u32>,
-    slot_tiles: u32,
-    parity_stride: u64,
+    pub(super) push_pause_ns: Option<u32>,
+    pub(super) slot_tiles: u32,
+    pub(super) parity_stride: u64,
 }
 
-impl<'w> GemmReduceScatterBuilder<'w> {
-    pub(crate) fn new(world: &'w World) -> Self {
-        Self {
-            world,
-            variant: Variant::default(),
-            has_epilogue: false,
-            tile: None,
-            max_m: 0,
-            n: 0,
-            k: 0,
-            transport: Transport::Push,
-            placement: Placement::Epilogue,
-            sm_margin: 0,
-            raster_group: DEFAULT_RASTER_GROUP,
-            deadline: DEFAULT_DEADLINE,
-            first_epoch: 1,
-            push_pause: None,
-        }
-    }
-
-    /// Shape: most rows of A in any call, columns of D, columns of A and B on each rank (the K shard).
-    pub fn shape(mut self, max_m: usize, n: usize, k: usize) -> Self {
-        (self.max_m, self.n, self.k) = (max_m, n, k);
-        self
-    }
-
-    /// Operand layout and types; nt, bf16 in and out unless told otherwise.
-    pub fn variant(mut self, variant: Variant) -> Self {
-        self.variant = variant;
-        self
-    }
-
-    /// Makes [`GemmReduceScatter::run_with`] and [`GemmReduceScatter::launch_with`] possible: loads the kernel with an epilogue
-    /// beside the plain ones.
-    pub fn with_epilogue(mut self) -> Self {
-        self.has_epilogue = true;
-        self
-    }
-
-    /// Rows and columns of the tile of every call without an epilogue, where several were compiled for the variant; what should be
-    /// fastest for a call unless told otherwise. 128 × 192 is multiplied by consumers in turns, which hides the way of sums to
-    /// their owners; it takes push and reduction in the epilogue, and rows of D that are whole steps of 16 bytes.
-    pub fn tile(mut self, tile: [u32; 2]) -> Self {
-        self.tile = Some(tile);
-        self
-    }
-
-    /// How tiles get to their owners; push unless told otherwise.
-    pub fn transport(mut self, transport: Transport) -> Self {
-        self.transport = transport;
-        self
-    }
-
-    /// Where partials are added; in the epilogue unless told otherwise.
-    pub fn placement(mut self, placement: Placement) -> Self {
-        self.placement = placement;
-        self
-    }
-
-    /// SMs of each rank that compute nothing: they carry staged tiles and add partials, or stay free when there is
-    /// nothing to carry or to add.
-    pub fn sm_margin(mut self, sm_margin: u32) -> Self {
-        self.sm_margin = sm_margin;
-        self
-    }
-
-    /// Rows of tiles that CTAs walk together; changes which data meet in L2, never the result.
-    pub fn raster_group(mut self, tiles: u32) -> Self {
-        self.raster_group = tiles;
-        self
-    }
-
-    /// How long any wait for another rank may take inside the kernels before the call ends in [`Error::Fault`]; zero waits for
-    /// ever. Ranks may be late one after the other, each by less.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
-        self
-    }
-
-    /// How long a storer pauses after each panel that it pushes, up to 3.5 µs; by shape and tile unless told otherwise. A burst of
-    /// panels holds up the loads of the next tiles. Changes no result.
-    pub fn push_pause(mut self, pause: Duration) -> Self {
-        self.push_pause = Some(pause);
-        self
-    }
-
-    /// Epoch of the first call. Any value works; tests start just below a wrap-around.
-    pub fn first_epoch(mut self, epoch: u32) -> Self {
-        self.first_epoch = epoch;
-        self
-    }
-
-    /// Checks everything, loads the kernel on every rank, and allocates the workspaces.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for a shape the copy engine cannot take, an `sm_margin` that leaves no SM to compute, or
-    /// *staged* with reduction in the epilogue and no partition (its tiles would be carried only after own tiles, which
-    /// wait for peers' tiles that are carried just as late); [`Error::NoGpu`] or [`Error::Driver`] from the machine.
-    pub fn build(self) -> Result<GemmReduceScatter> {
-        let world_size = self.world.size();
-        let (max_m, n, k) =
-            (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
-        for rank in 0..world_size {
-            check::sm_margin(self.sm_margin, self.world.ctas(rank), rank)?;
-        }
-        if self.transport == Transport::Staged
-            && self.placement == Placement::Epilogue
-            && self.sm_margin == 0
-            && world_size > 1
-        {
-            let rule = "staged transport with reduction in the epilogue needs a partition of at least 1 SM to carry tiles \
-                        while the others wait for them";
-            return Err(Error::argument("sm_margin", 0, rule));
-        }
-        let world = self.world.clone();
-        let Self { transport, placement, tile, has_epilogue, .. } = self;
-        let wishes = Wishes { transport, placement, tile, has_epilogue };
-        // Where there is a partition, it computes nothing; elsewhere the margin's SMs stay free.
-        let ctas = (0..world_size).map(|rank| self.world.ctas(rank)).min().unwrap_or(1) - self.sm_margin;
-        let shared = Shared { world: world_size as u32, n, k, ctas };
-        let kernels = Kernels::of(self.variant, wishes, shared, max_m)?;
-        let (slot_tiles, parity_stride) = kernels.slots(n, world_size as u32)?;
-        let deadline_ns = check::deadline_ns(self.deadline);
-        let options = Options {
-            variant: self.variant,
-            kernels,
-            max_m,
-            n,
-            k,
-            transport: self.transport,
-            placement: self.placement,
-            sm_margin: self.sm_margin,
-            raster_group: check::raster_group(self.raster_group, max_m)?,
-            deadline_ns,
-            first_epoch: self.first_epoch,
-            push_pause_ns: self.push_pause.map(pacing::check).transpose()?,
-            slot_tiles,
-            parity_stride,
-        };
-        kernels.used().try_for_each(|used| world.load(used.entry))?;
-        let bytes = layout(&options, world_size, GlobalAddr(0)).bytes(self.transport);
-        let workspace = world.symmetric(bytes)?;
-        let records = world.fault_records()?;
-        let plan = GemmReduceScatter { world, options, workspace, records, needs_recovery: false.into() };
-        plan.reset()?;
-        Ok(plan)
-    }
-}
-
-fn layout(options: &Options, world: usize, base: GlobalAddr) -> Workspace {
+pub(super) fn layout(options: &Options, world: usize, base: GlobalAddr) -> Workspace {
     Workspace {
         base,
         world: world as u32,
@@ -408,7 +235,7 @@ impl GemmReduceScatter {
                 transport: o.transport as u32,
                 placement: placement as u32,
                 pace_ns: o.push_pause_ns.unwrap_or_else(|| pacing::pace_ns([m, n, k], entry)),
-                reserved: 0,
+                shard: shard_of(m, world as u32),
                 slot_tiles: o.slot_tiles,
                 parity_stride: o.parity_stride,
                 own_workspace: self.workspace.base(rank),
@@ -417,11 +244,24 @@ impl GemmReduceScatter {
                 // Not checked where the rank has no rows, nor used.
                 d_stride: given.d.row_stride.saturating_mul(u64::from(o.variant.output.bytes())),
                 scales: scales[rank].check(o.variant, rank)?,
+                mix: self.mix(m, rank, entry, num_ctas),
                 watchdog: self.watchdog(rank),
             };
             launches[rank] = Some(RankLaunch { rank, entry, maps, args, num_ctas, overlaps_previous: false });
         }
         Ok(launches)
+    }
+
+    /// The order of `rank`'s tiles in a call that consumers take turns in.
+    fn mix(&self, m: u32, rank: usize, entry: &Entry, num_ctas: u32) -> Mix {
+        if entry.op != Op::GemmReduceScatterPingPong {
+            return Mix::default();
+        }
+        let (o, world) = (&self.options, self.world.size() as u32);
+        let [tile_m, tile_n, _] = entry.tile;
+        let (rank, shard, group) = (Rank(rank as u32), shard_of(m, world), o.raster_group);
+        let tiles = ChunkedTiles { m, n: o.n, rank, world, shard, tile_m, tile_n, group, row_align: entry.row_align };
+        Mix::new(&tiles, num_ctas, o.head_start)
     }
 
     fn watchdog(&self, rank: usize) -> Watchdog {
@@ -483,7 +323,7 @@ impl GemmReduceScatter {
     }
 
     /// Writes every word of the protocol as it is at rest before the first call.
-    fn reset(&self) -> Result<()> {
+    pub(super) fn reset(&self) -> Result<()> {
         let world = self.world.size();
         for rank in 0..world {
             let ws = layout(&self.options, world, self.workspace.base(rank));

@@ -7,8 +7,10 @@ mod gemm_shares;
 mod kernels;
 mod maps;
 mod pacing;
+mod reduce_scatter_builder;
 mod reduce_scatter_epilogue;
 
 pub use epilogue::{Activation, Epilogue, RawEpilogue, TensorEpilogue};
 pub use gemm::{Gemm, GemmBuilder};
-pub use gemm_reduce_scatter::{GemmReduceScatter, GemmReduceScatterBuilder, RankMatrices};
+pub use gemm_reduce_scatter::{GemmReduceScatter, RankMatrices};
+pub use reduce_scatter_builder::GemmReduceScatterBuilder;

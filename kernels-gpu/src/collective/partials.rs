@@ -34,23 +34,13 @@ pub struct PartialsState {
 pub fn take_buffers<M: Mbarriers + Watch, C: TileConfig>(m: &M, panels_before: u32) -> Result<(), Aborted> {
     let mut consumer = 0;
     while consumer < C::CONSUMERS {
-        take_buffers_of::<M, C>(m, consumer, panels_before)?;
+        let handover = C::SMEM.handover(consumer);
+        wait_mbarrier(m, Role::Loader, WaitKind::Handover, consumer, handover, Parity::of_phase(0))?;
+        let state = PipelineState::start().advanced_by(panels_before);
+        panel_ring::<M, C>(m, Role::Loader, consumer).producer_tail(state, min(panels_before, PANEL_BUFS))?;
         consumer += 1;
     }
     Ok(())
-}
-
-/// Loader: the same for the buffers of one consumer, which has had `panels_before` panels of other tiles.
-#[inline(always)]
-pub fn take_buffers_of<M: Mbarriers + Watch, C: TileConfig>(
-    m: &M,
-    consumer: u32,
-    panels_before: u32,
-) -> Result<(), Aborted> {
-    let handover = C::SMEM.handover(consumer);
-    wait_mbarrier(m, Role::Loader, WaitKind::Handover, consumer, handover, Parity::of_phase(0))?;
-    let state = PipelineState::start().advanced_by(panels_before);
-    panel_ring::<M, C>(m, Role::Loader, consumer).producer_tail(state, min(panels_before, PANEL_BUFS))
 }
 
 /// Loader: brings the sources' panels of one own tile: peers' partials, and what an epilogue adds. `ready(source)` waits

@@ -4,7 +4,7 @@
 //! rank r computes the chunk of rank `(r + 1 + j) mod W`, its own last: for a fixed step the map from rank to owner is a
 //! rotation, so no two ranks send to one peer.
 
-use crate::shape::{Rank, div_ceil, div_rem, min};
+use crate::shape::{Rank, div_ceil, min};
 
 /// Rows that one owner keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,18 +15,32 @@ pub struct Chunk {
     pub rows: u32,
 }
 
+/// Rows of a whole chunk of `m` rows among `world` ranks.
+#[inline(always)]
+pub const fn shard_of(m: u32, world: u32) -> u32 {
+    div_ceil(m, world)
+}
+
 /// The chunk of `owner` among `world` ranks over `m` rows.
 #[inline(always)]
 pub const fn chunk_of(m: u32, world: u32, owner: Rank) -> Chunk {
-    let shard = div_ceil(m, world);
-    let first_row = min(owner.0.saturating_mul(shard), m);
-    Chunk { first_row, rows: min(m - first_row, shard) }
+    Chunk::of_shard(m, shard_of(m, world), owner)
+}
+
+impl Chunk {
+    /// The chunk of `owner` over `m` rows, of which each rank owns up to `shard`.
+    #[inline(always)]
+    pub const fn of_shard(m: u32, shard: u32, owner: Rank) -> Self {
+        let first_row = min(owner.0.saturating_mul(shard), m);
+        Self { first_row, rows: min(m - first_row, shard) }
+    }
 }
 
 /// Owner of the chunk that `rank` computes at `step`, `0..world`.
 #[inline(always)]
 pub const fn owner_at_step(rank: Rank, world: u32, step: u32) -> Rank {
-    Rank(div_rem(rank.0 + 1 + step, world).1)
+    let next = rank.0 + 1 + step;
+    Rank(if next < world { next } else { next - world })
 }
 
 #[cfg(test)]

@@ -410,6 +410,7 @@ pub(super) fn tiles<C: TileConfig>(args: &GemmReduceScatterArgs) -> ChunkedTiles
         n: args.n,
         rank: Rank(args.rank),
         world: args.world,
+        shard: args.shard,
         tile_m: C::TILE_M,
         tile_n: C::TILE_N,
         group: args.raster_group,

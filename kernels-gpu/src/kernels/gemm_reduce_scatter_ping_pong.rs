@@ -1,34 +1,32 @@
 //! GEMM + ReduceScatter by consumers that take turns: the tiles, slots, signals, credits and epochs of
 //! [`super::gemm_reduce_scatter`], and each tile one consumer's, which sends or adds it up while the other multiplies.
 //!
-//! | role | tiles of other owners | own tiles, which come last |
+//! | role | tiles of other owners | own tiles, which come between |
 //! | --- | --- | --- |
 //! | producer | operands | operands |
+//! | loader | empty buffers | peers' panels |
 //! | consumer whose turn it is | multiplies, writes its panels | multiplies, adds peers' panels in rank order |
 //! | storer | panels to the owner's slot, then the signal | results to D |
-//! | loader | | peers' panels |
 //!
-//! Tiles are *pushed*, and partials added in the *epilogue*. A mover has 40 registers: what the launch says is read again
-//! for each tile.
+//! Tiles are *pushed*, and partials added in the *epilogue*; in which order they come is [`crate::schedule::mixed`]'s. A
+//! mover has 40 registers: what the launch says is read again for each tile.
 
 use super::Kernel;
 use super::gemm_reduce_scatter::{GemmReduceScatter, own_workspace, tiles, workspace};
 use crate::abi::{GemmReduceScatterArgs, Operand, WaitKind};
-use crate::collective::epilogue::write_panels;
 use crate::collective::mainloop::load_operands;
-use crate::collective::partials::take_buffers_of;
-use crate::collective::ping_pong::{HALVES, Turn, init_turn_barriers, multiply_whole, store_whole};
-use crate::collective::setup::{OperandRing, operand_ring, panel_ring};
-use crate::collective::turn_partials::{
-    LivePanels, OwnTurn, add_partials_of_half, load_partials_of, loads_for, panels_for_others, store_results_of,
-};
+use crate::collective::ping_pong::{HALVES, Turn, init_turn_barriers, multiply_whole};
+use crate::collective::setup::{OperandRing, operand_ring};
+use crate::collective::turn_partials::{TurnTile, TurnUses, add_partials_of_half, load_partials_of, store_results_of};
+use crate::comm::route::owner_at_step;
 use crate::comm::signal::{put_signal, tile_tag, wait_signal};
 use crate::config::{PANEL_ROWS, Registers, TileConfig};
 use crate::layout::slot::panel_offset;
 use crate::machine::{Aborted, Mbarriers, PutSignals, Reread, Signals, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
-use crate::schedule::chunked::{ChunkTile, TileWalk};
-use crate::shape::{CtaPosition, Rank, Role, SmemAddr, div_ceil};
+use crate::schedule::chunked::ChunkTile;
+use crate::schedule::mixed::MixedTiles;
+use crate::shape::{CtaPosition, Rank, Role, SmemAddr, div_ceil, div_rem};
 
 /// The kernel; `STAGES` is `C::STAGES`. Columns of D are whole steps of 16 bytes, and tiles start at any row, as the host and
 /// the configuration see to.
@@ -39,6 +37,23 @@ struct Call<'a, C> {
     args: &'a GemmReduceScatterArgs,
     at: CtaPosition,
     config: core::marker::PhantomData<C>,
+}
+
+/// Where the storer takes a tile, in three registers: an own one to row and column of D, another to its owner's slot.
+#[derive(Clone, Copy)]
+struct Destination {
+    tile: TurnTile,
+    /// Row in D, or the owner.
+    x: u32,
+    /// Column, or the tile's index.
+    y: u32,
+}
+
+impl Destination {
+    #[inline(always)]
+    fn settled<M: Reread>(self, m: &M) -> Self {
+        Self { tile: self.tile.settled(m), x: m.settle(self.x), y: m.settle(self.y) }
+    }
 }
 
 impl<'a, C: TileConfig> Call<'a, C> {
@@ -54,31 +69,35 @@ impl<'a, C: TileConfig> Call<'a, C> {
         Self::new(m.reread(self.args), m.relocate(self.at))
     }
 
-    /// The tile of this CTA's turn `turn`.
     #[inline(always)]
-    fn tile(&self, turn: u32) -> Option<ChunkTile> {
-        tiles::<C>(self.args).nth(self.at.cta + turn * self.at.num_ctas, self.args.world)
+    fn tiles(&self) -> MixedTiles {
+        MixedTiles { tiles: tiles::<C>(self.args), at: self.at, mix: self.args.mix }
     }
 
-    /// How much exists of the own tile of turn `turn`, which there is.
+    /// Whether this CTA has a turn `turn`.
     #[inline(always)]
-    fn live(&self, turn: u32) -> LivePanels {
-        let index = self.at.cta + turn * self.at.num_ctas - self.others();
-        LivePanels::of::<C>(tiles::<C>(self.args).tile_of(Rank(self.args.rank), index).extent)
+    fn has(&self, turn: u32) -> bool {
+        self.tiles().has(turn)
     }
 
-    /// Tiles of other owners.
+    /// The tile of this CTA's turn `turn`, which it has.
     #[inline(always)]
-    fn others(&self) -> u32 {
-        let tiles = tiles::<C>(self.args);
-        tiles.all_tiles() - tiles.own_tiles()
+    fn tile<M: Reread>(&self, m: &M, turn: u32) -> ChunkTile {
+        let (owner, index) = self.place(m, turn);
+        self.tile_at(m, owner, index)
     }
 
-    /// Turns of this CTA at them.
+    /// Its owner and its index in the owner's chunk.
     #[inline(always)]
-    fn turns_for_others(&self) -> u32 {
-        let others = self.others();
-        if self.at.cta < others { div_ceil(others - self.at.cta, self.at.num_ctas) } else { 0 }
+    fn place<M: Reread>(&self, m: &M, turn: u32) -> (Rank, u32) {
+        let (step, index) = self.again(m).tiles().step_and_index(turn);
+        let (step, index, call) = (m.settle(step), m.settle(index), self.again(m));
+        (owner_at_step(Rank(call.args.rank), call.args.world, step), index)
+    }
+
+    #[inline(always)]
+    fn tile_at<M: Reread>(&self, m: &M, owner: Rank, index: u32) -> ChunkTile {
+        tiles::<C>(self.again(m).args).tile_of(owner, index)
     }
 
     #[inline(always)]
@@ -87,14 +106,16 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 
     #[inline(always)]
-    fn epoch<M: Signals>(&self, m: &M) -> u32 {
-        m.load_acquire_gpu(own_workspace::<C>(self.args).epoch())
+    fn epoch<M: Signals + Reread>(&self, m: &M) -> u32 {
+        m.settle(m.load_acquire_gpu(own_workspace::<C>(self.args).epoch()))
     }
 
-    /// This rank and the number of ranks.
+    /// What roles keep of `tile`.
     #[inline(always)]
-    fn who(&self) -> (u32, u32) {
-        (self.args.rank, self.args.world)
+    fn note<M: Reread>(&self, m: &M, tile: &ChunkTile) -> TurnTile {
+        let args = self.again(m).args;
+        let ranks = if tile.owner.0 == args.rank { Some(args.world) } else { None };
+        TurnTile::new::<C>(tile.extent, args.rank, ranks).settled(m)
     }
 
     #[inline(always)]
@@ -102,85 +123,85 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let ring = operand_ring::<M, C, STAGES>(m, Role::Producer);
         let mut state = PipelineState::start();
         let k_tiles = self.k_tiles();
-        let mut walk = TileWalk::new(tiles::<C>(self.args), self.at.cta, self.at.num_ctas);
-        while let Some((row, col)) = walk.next() {
-            load_operands::<M, C, STAGES>(&ring, &mut state, row, col, [0, k_tiles], C::A_BOX)?;
+        let mut turn = 0;
+        while self.again(m).has(turn) {
+            let tile = self.tile(m, turn);
+            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, [0, k_tiles], C::A_BOX)?;
+            turn += 1;
         }
         Ok(())
     }
 
     #[inline(always)]
     fn store<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
-        let mut at = OwnTurn::first(self.store_for_others(m)?);
-        while let Some(tile) = self.again(m).tile(at.turn) {
-            store_results_of::<M, C>(m, at, loads_for(self.again(m).args.world), |half, panel, src| {
-                let (row, col) = (tile.chunk_row + half * PANEL_ROWS, tile.col + panel * C::PANEL_COLS);
-                if tile.extent.rows_of(half) > 0 && col < self.again(m).args.n {
-                    m.store_box(Operand::D, row, col, src);
-                }
-            })?;
-            at = at.next();
+        let mut at = TurnUses::start();
+        while self.again(m).has(at.turn()) {
+            let (owner, index) = self.place(m, at.turn());
+            let epoch = self.again(m).epoch(m);
+            // Before the rest of the tile is known: beside it there are no registers to wait for another rank.
+            if owner.0 != self.again(m).args.rank {
+                self.wait_credit(m, owner, epoch)?;
+            }
+            let of = self.tile_at(m, owner, index);
+            let tile = self.note(m, &of);
+            let (x, y) = if tile.is_own() { (of.chunk_row, of.col) } else { (owner.0, index) };
+            let to = Destination { tile, x, y }.settled(m);
+            store_results_of::<M, C>(m, at, tile, |panel, src| self.store_panel(m, to, epoch, panel, src))?;
+            if !tile.is_own() {
+                let call = self.again(m);
+                let signal = workspace::<C>(call.args, Rank(to.x)).signal(Rank(call.args.rank), to.y);
+                put_signal::<0, M>(m, signal, epoch);
+            }
+            at = at.next::<C>(tile.loads());
         }
         m.wait_group_complete::<0>();
         Ok(())
     }
 
-    /// Storer: takes tiles of other owners to their slots; returns how many.
+    /// Storer: takes panel `panel` of a tile, counted through both halves, to where it goes.
     #[inline(always)]
-    fn store_for_others<M: ThreadRole>(&self, m: &M) -> Result<u32, Aborted> {
-        let (mut turn, mut credited) = (0, self.args.rank);
-        while let Some(tile) = self.again(m).tile(turn) {
-            let (call, owner) = (self.again(m), tile.owner);
-            if owner.0 == call.args.rank {
-                break;
-            }
-            let epoch = call.epoch(m);
-            if owner.0 != credited {
-                let credit = own_workspace::<C>(call.args).credit(owner);
-                wait_signal(m, Role::Storer, WaitKind::Credit, owner.0, credit, epoch.wrapping_sub(2))?;
-                // The owner's reads come before the copy engine's next writes.
-                m.fence_proxy_async_global();
-                credited = owner.0;
-            }
-            store_whole::<M, C>(m, turn, |half, panel, src| self.push(m, &tile, epoch, half, panel, src))?;
-            let call = self.again(m);
-            let signal = workspace::<C>(call.args, owner).signal(Rank(call.args.rank), tile.index);
-            put_signal::<0, M>(m, signal, epoch);
-            turn += 1;
+    fn store_panel<M: ThreadRole>(&self, m: &M, to: Destination, epoch: u32, panel: u32, src: SmemAddr) {
+        let (to, epoch) = (to.settled(m), m.settle(epoch));
+        let bytes = to.tile.bytes::<C>(panel);
+        if bytes == 0 {
+            return;
         }
-        Ok(turn)
-    }
-
-    /// Storer: sends panel `panel` of half `half` of `tile` to its owner's slot.
-    #[inline(always)]
-    fn push<M: ThreadRole>(&self, m: &M, tile: &ChunkTile, epoch: u32, half: u32, panel: u32, src: SmemAddr) {
-        let (call, bytes) = (self.again(m), tile.extent.panel_bytes(half));
-        if bytes > 0 && panel * C::PANEL_COLS < tile.extent.cols {
-            let slot = workspace::<C>(call.args, tile.owner).slot(epoch, Rank(call.args.rank), tile.index);
-            m.store_bytes(slot.plus(panel_offset::<C>(half, panel) as u64), src, bytes);
-            if call.args.pace_ns > 0 {
-                m.linger(call.args.pace_ns);
-            }
+        let (half, nth) = div_rem(panel, C::PANELS);
+        if to.tile.is_own() {
+            m.store_box(Operand::D, to.x + half * PANEL_ROWS, to.y + nth * C::PANEL_COLS, src);
+            return;
+        }
+        let call = self.again(m);
+        let slot = workspace::<C>(call.args, Rank(to.x)).slot(epoch, Rank(call.args.rank), to.y);
+        m.store_bytes(slot.plus(panel_offset::<C>(half, nth) as u64), src, bytes);
+        if call.args.pace_ns > 0 {
+            m.linger(call.args.pace_ns);
         }
     }
 
-    /// Loader: brings the peers' panels of own tiles.
+    /// Storer: waits until `owner` has consumed what this rank sent it two epochs ago: the slots are free.
+    #[inline(always)]
+    fn wait_credit<M: ThreadRole>(&self, m: &M, owner: Rank, epoch: u32) -> Result<(), Aborted> {
+        let credit = own_workspace::<C>(self.again(m).args).credit(owner);
+        wait_signal(m, Role::Storer, WaitKind::Credit, owner.0, credit, m.settle(epoch).wrapping_sub(2))?;
+        // The owner's reads come before the copy engine's next writes.
+        m.fence_proxy_async_global();
+        Ok(())
+    }
+
+    /// Loader: brings the peers' panels of own tiles, and empty buffers for tiles of others.
     #[inline(always)]
     fn load<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
-        let mut at = OwnTurn::first(self.turns_for_others());
-        while let Some(tile) = self.again(m).tile(at.turn) {
-            if at.is_consumers_first() {
-                let panels = panels_for_others::<C>(at.consumer(), self.again(m).turns_for_others());
-                take_buffers_of::<M, C>(m, at.consumer(), panels)?;
+        let (epoch, mut at) = (self.epoch(m), TurnUses::start());
+        while self.again(m).has(at.turn()) {
+            let tile = self.tile(m, at.turn());
+            let (tile, index) = (self.note(m, &tile), m.settle(tile.index));
+            if tile.is_own() {
+                self.wait_partials(m, index, epoch)?;
             }
-            let epoch = self.again(m).epoch(m);
-            self.wait_partials(m, tile.index, epoch)?;
-            let live = self.again(m).live(at.turn);
-            let own = || own_workspace::<C>(m.reread(self.args));
-            let slot = own().slot(epoch, Rank(0), tile.index);
-            let of_peer = |peer: u32| slot.plus(peer as u64 * own().slot_stride());
-            load_partials_of::<M, C>(m, at, live, || self.again(m).who(), of_peer)?;
-            at = at.next();
+            let of_peer = |peer: u32| own_workspace::<C>(self.again(m).args).slot(epoch, Rank(peer), index);
+            load_partials_of::<M, C>(m, at, tile, of_peer)?;
+            at = at.next::<C>(tile.loads());
         }
         Ok(())
     }
@@ -204,58 +225,48 @@ impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
     fn consume<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
         let operands = operand_ring::<M, C, STAGES>(m, Role::Consumer(consumer));
-        let panels = panel_ring::<M, C>(m, Role::Consumer(consumer), consumer);
         let k_tiles = || self.again(m).k_tiles();
-        let mut operand_state = PipelineState::start();
-        if consumer == 1 {
-            operand_state = operand_state.advanced_by(k_tiles());
-        }
-        let mut panel_state = PipelineState::start();
-        let before = self.turns_for_others();
-        let mut turn = consumer;
-        while turn < before {
-            let (mut top, mut bottom) = (m.any_acc(), m.any_acc());
-            take_turn::<M, C, STAGES>(&operands, &mut operand_state, turn, k_tiles, &mut top, &mut bottom)?;
-            write_panels::<M, C>(&panels, &mut panel_state, consumer, C::PANELS, &top)?;
-            write_panels::<M, C>(&panels, &mut panel_state, consumer, C::PANELS, &bottom)?;
-            turn += 2;
-        }
-        m.arrive(C::SMEM.handover(consumer));
-        let mut partials = PipelineState::start();
-        while self.again(m).tile(turn).is_some() {
+        // Counted from 0: of a turn that began as the consumer's number ptxas kept six copies. Uses are a number, since a state
+        // would be two.
+        let (mut nth, mut uses) = (0, 0);
+        while self.again(m).has(nth * 2 + consumer) {
+            let turn = nth * 2 + consumer;
+            let tile = self.note(m, &self.tile(m, turn));
             // Zeros, made while the other multiplies: the registers of anything would be kept over the whole loop.
             let (mut top, mut bottom) = (m.zero_acc(), m.zero_acc());
-            take_turn::<M, C, STAGES>(&operands, &mut operand_state, turn, k_tiles, &mut top, &mut bottom)?;
+            take_turn::<M, C, STAGES>(&operands, turn, k_tiles, &mut top, &mut bottom)?;
             let (top, bottom) = (m.round_acc(&top), m.round_acc(&bottom));
-            let live = self.again(m).live(turn);
             // Only their place in the ring of panels counts, and that repeats after two tiles.
-            let half = (turn - self.again(m).turns_for_others()) / 2 % 2 * HALVES;
-            let who = || self.again(m).who();
-            add_partials_of_half::<M, C>(m, &mut partials, consumer, half, live, who, &top)?;
-            add_partials_of_half::<M, C>(m, &mut partials, consumer, half + 1, live, who, &bottom)?;
-            turn += 2;
+            let half = nth % 2 * HALVES;
+            let loads = || C::PANELS * tile.settled(m).loads();
+            add_partials_of_half::<M, C>(m, uses, consumer, half, tile, &top)?;
+            uses += loads();
+            add_partials_of_half::<M, C>(m, uses, consumer, half + 1, tile, &bottom)?;
+            uses += loads();
+            nth += 1;
         }
         Ok(())
     }
 }
 
-/// Consumer: multiplies the tile of its turn `turn`, and leaves `state` at the one after it.
+/// Consumer: multiplies the tile of its turn `turn`.
 #[inline(always)]
 fn take_turn<M: WarpgroupRole<C>, C: TileConfig, const STAGES: u32>(
     operands: &OperandRing<'_, M, STAGES>,
-    state: &mut PipelineState<STAGES>,
     turn: u32,
     k_tiles: impl Fn() -> u32,
     top: &mut M::Acc,
     bottom: &mut M::Acc,
 ) -> Result<(), Aborted> {
+    // Found anew each time: it is not kept beside what is added up. Turns are as long as each other.
+    const { assert!(STAGES.is_power_of_two(), "the place in the ring may be counted modulo 2³²") };
+    let k_tiles = k_tiles();
+    let mut state = PipelineState::start().advanced_by(turn.wrapping_mul(k_tiles));
     let mut turn = Turn::at(turn);
     turn.wait::<M, C>(operands.m)?;
     let pass = || turn.pass::<M, C>(operands.m);
     // All rows: those past the tensor's end arrive as zeros.
-    multiply_whole::<M, C, STAGES>(operands, state, k_tiles(), [PANEL_ROWS; 2], top, bottom, pass)?;
-    *state = state.advanced_by(k_tiles());
-    Ok(())
+    multiply_whole::<M, C, STAGES>(operands, &mut state, k_tiles, [PANEL_ROWS; 2], top, bottom, pass)
 }
 
 impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatterPingPong<C, STAGES> {

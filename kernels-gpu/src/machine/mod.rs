@@ -69,6 +69,12 @@ pub trait Reread {
     fn relocate(&self, at: CtaPosition) -> CtaPosition {
         at
     }
+
+    /// `value`, found by now: of what it was found from nothing is kept to find it later.
+    #[inline(always)]
+    fn settle(&self, value: u32) -> u32 {
+        value
+    }
 }
 
 /// The kernel behind this one in its stream.

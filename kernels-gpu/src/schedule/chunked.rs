@@ -5,7 +5,7 @@
 //! and never stored.
 
 use super::raster::Raster;
-use crate::comm::route::{Chunk, chunk_of, owner_at_step};
+use crate::comm::route::{Chunk, owner_at_step};
 use crate::layout::slot::TileExtent;
 use crate::shape::{Rank, div_ceil, div_rem, min};
 
@@ -20,6 +20,8 @@ pub struct ChunkedTiles {
     pub rank: Rank,
     /// Ranks.
     pub world: u32,
+    /// Rows of a whole chunk: [`crate::comm::route::shard_of`] them.
+    pub shard: u32,
     /// Rows of a tile.
     pub tile_m: u32,
     /// Columns of a tile.
@@ -53,9 +55,16 @@ impl ChunkedTiles {
     /// The chunk of `owner` and its lead: the rows between the aligned row before it and its first one.
     #[inline(always)]
     const fn chunk(&self, owner: Rank) -> (Chunk, u32) {
-        let chunk = chunk_of(self.m, self.world, owner);
+        let chunk = Chunk::of_shard(self.m, self.shard, owner);
         let lead = if chunk.rows == 0 { 0 } else { div_rem(chunk.first_row, self.row_align).1 };
         (chunk, lead)
+    }
+
+    /// First row of the tiles of `owner`'s chunk.
+    #[inline(always)]
+    pub const fn first_row(&self, owner: Rank) -> u32 {
+        let (chunk, lead) = self.chunk(owner);
+        chunk.first_row - lead
     }
 
     /// The tiles of `owner`'s chunk as a grid.
@@ -90,17 +99,24 @@ impl ChunkedTiles {
     /// The `linear`-th tile that this rank computes among its first `steps` chunks, or `None` past the last.
     #[inline(always)]
     pub const fn nth(&self, linear: u32, steps: u32) -> Option<ChunkTile> {
-        let (mut left, mut step) = (linear, 0);
-        while step < steps {
-            let owner = owner_at_step(self.rank, self.world, step);
-            let tiles = self.raster(owner).num_tiles();
-            if left < tiles {
-                return Some(self.tile_of(owner, left));
+        let (step, index) = self.step_and_index(linear);
+        let owner = owner_at_step(self.rank, self.world, step);
+        if step < steps && index < self.raster(owner).num_tiles() { Some(self.tile_of(owner, index)) } else { None }
+    }
+
+    /// The same by its chunk's step and its index in the chunk, which is past the last chunk's end where there is no such tile.
+    #[inline(always)]
+    pub const fn step_and_index(&self, linear: u32) -> (u32, u32) {
+        let (mut index, mut step) = (linear, 0);
+        while step + 1 < self.world {
+            let tiles = self.raster(owner_at_step(self.rank, self.world, step)).num_tiles();
+            if index < tiles {
+                break;
             }
-            left -= tiles;
+            index -= tiles;
             step += 1;
         }
-        None
+        (step, index)
     }
 
     /// Tiles that this rank computes.
@@ -152,8 +168,7 @@ impl TileWalk {
     #[inline(always)]
     const fn at_step(self, step: u32) -> Self {
         let owner = owner_at_step(self.tiles.rank, self.tiles.world, step);
-        let (chunk, lead) = self.tiles.chunk(owner);
-        Self { step, raster: self.tiles.raster(owner), first_row: chunk.first_row - lead, ..self }
+        Self { step, raster: self.tiles.raster(owner), first_row: self.tiles.first_row(owner), ..self }
     }
 
     /// First row and column of the next tile.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chunked;
+pub mod mixed;
 pub mod raster;
 pub mod shared;
 pub mod split_k;

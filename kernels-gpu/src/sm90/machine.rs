@@ -178,6 +178,11 @@ impl Reread for Thread {
     fn relocate(&self, _at: CtaPosition) -> CtaPosition {
         thread::position()
     }
+
+    #[inline(always)]
+    fn settle(&self, value: u32) -> u32 {
+        thread::settled(value)
+    }
 }
 
 impl Reread for Warpgroup {
@@ -189,6 +194,11 @@ impl Reread for Warpgroup {
     #[inline(always)]
     fn relocate(&self, _at: CtaPosition) -> CtaPosition {
         thread::position()
+    }
+
+    #[inline(always)]
+    fn settle(&self, value: u32) -> u32 {
+        thread::settled(value)
     }
 }
 

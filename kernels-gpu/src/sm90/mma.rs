@@ -235,7 +235,7 @@ macro_rules! warpgroup_mma {
                         let mut panel: Self::Panel = <Self as WarpgroupMma<Tile<M, $n, STAGES, L, I, O>>>::zero_panel(self);
                         each!([0 1 2 3 4 5 6 7], PAIR => {
                             // SAFETY: by `Cta::new`'s contract.
-                            let [a, b] = unsafe { load_f32x2(src + f32_pair_offset(self.thread, PAIR as u32)) };
+                            let [a, b] = unsafe { load_f32x2(f32_pair_at(src + f32_pair_offset(self.thread, 0), PAIR as u32)) };
                             panel[PAIR * 2] = a;
                             panel[PAIR * 2 + 1] = b;
                         });
@@ -243,7 +243,8 @@ macro_rules! warpgroup_mma {
                     }
                     _ => {
                         // SAFETY: by `Cta::new`'s contract.
-                        let words = |group| unsafe { load_x4(src + matrix_x4_offset(self.thread, group)) };
+                        let words =
+                            |group| unsafe { load_x4(matrix_x4_at(src + matrix_x4_offset(self.thread, 0), group)) };
                         let words = [words(0), words(1), words(2), words(3)];
                         array_32!(|I| unpack::<O>(words[I / 8][I % 8 / 2])[I % 2])
                     }

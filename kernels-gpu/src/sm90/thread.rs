@@ -47,6 +47,14 @@ pub fn opaque<T>(mut at: *const T) -> *const T {
     at
 }
 
+/// The same value, which the compiler cannot find again by other means.
+#[inline(always)]
+pub fn settled(mut value: u32) -> u32 {
+    // SAFETY: a comment.
+    unsafe { asm!("// settled: {}", inout(reg32) value, options(nomem, nostack)) };
+    value
+}
+
 /// `%globaltimer`: nanoseconds, coarse.
 #[inline(always)]
 pub fn globaltimer() -> u64 {

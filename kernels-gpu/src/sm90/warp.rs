@@ -40,6 +40,11 @@ impl Reread for Warp {
     fn relocate(&self, _at: CtaPosition) -> CtaPosition {
         thread::position()
     }
+
+    #[inline(always)]
+    fn settle(&self, value: u32) -> u32 {
+        thread::settled(value)
+    }
 }
 
 /// The producer does that.

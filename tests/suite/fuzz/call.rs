@@ -45,6 +45,7 @@ impl Plan {
                     .placement(placement)
                     .sm_margin(sm_margin)
                     .raster_group(fuzz.raster_group)
+                    .head_start(fuzz.head_start)
                     .first_epoch(first_epoch);
                 if let Some(tile) = fuzz.tile {
                     builder = builder.tile(tile);

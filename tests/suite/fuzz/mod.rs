@@ -60,6 +60,8 @@ pub struct FuzzCase {
     /// The tile, where it is not left to the plan.
     pub tile: Option<[u32; 2]>,
     pub raster_group: u32,
+    /// Tiles of each CTA for others before own ones come between, by consumers in turns.
+    pub head_start: u32,
     /// Elements between rows, beside those that alignment asks for.
     pub gap: usize,
     /// Largest integer operand, or `None` for numbers that are no integers.
@@ -136,6 +138,7 @@ impl FuzzCase {
             split_k: [SplitK::Auto, SplitK::Never, SplitK::Always, SplitK::Runs][draw(30, 4)],
             tile: None,
             raster_group: [1, 2, 3, 16, u32::MAX][draw(16, 5)],
+            head_start: [1, 2, 3, u32::MAX][draw(36, 4)],
             gap: [0, 0, 1, 8, 40][draw(17, 5)],
             integers: [None, Some(3)][draw(18, 2)],
             calls: (0..calls).map(|call| if call == 0 { m } else { draw(20 + call as u64, m + 1) }).collect(),

@@ -222,6 +222,10 @@ faults! {
     MissingTurn => "missing-turn", Consumer, Op::Arrive("turn"), Effect::Omit;
     /// A consumer that multiplies tiles in turns takes its turn without waiting for it.
     SkippedTurn => "skipped-turn", Consumer, Op::Wait("turn"), Effect::PretendAll;
+    /// The loader never hands an empty panel buffer on.
+    LostBuffer => "lost-buffer", Loader, Op::Arrive("partial_full"), Effect::Omit;
+    /// The loader takes a panel buffer without waiting for its release.
+    SkippedBufferWait => "skipped-buffer-wait", Loader, Op::Wait("partial_empty"), Effect::PretendAll;
     /// The loader announces fewer bytes than the copy of a peer's panel brings.
     ExpectTxShortPartial => "expect-tx-short-partial", Loader, Op::Expect("partial_full"), Effect::Less;
     /// The loader announces more bytes than the copy of a peer's panel brings.

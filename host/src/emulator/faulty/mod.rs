@@ -38,7 +38,8 @@ pub struct Faulty<'a> {
     word: Cell<GlobalAddr>,
     /// A barrier on which an early arrival was made: the one in its place is dropped.
     owed: Cell<Option<Mbarrier>>,
-    /// A consumer that has handed its buffers over, or a storer that has begun to store results.
+    /// A consumer that has handed its buffers over or waited for one of the loader's, or a storer that has begun to store
+    /// results.
     reduces: Cell<bool>,
     /// Arrivals on result barriers.
     results: Cell<u32>,
@@ -141,7 +142,7 @@ impl Mbarriers for Faulty<'_> {
         };
         if passed {
             self.strike(op);
-            self.reduces.set(self.reduces.get() || name == "result_full");
+            self.reduces.set(self.reduces.get() || matches!(name, "result_full" | "partial_full"));
         }
         passed
     }
