@@ -26,6 +26,8 @@ pub struct Way {
     pub tile: Option<[u32; 2]>,
     /// The storer's pause after each panel, where it is not the plan that chooses.
     pub pause_ns: Option<u64>,
+    /// Tiles of each CTA before own ones come between, where it is not the plan that chooses.
+    pub head_start: Option<u32>,
 }
 
 /// The tile of which each consumer has a half.
@@ -41,7 +43,7 @@ const PAUSES_NS: [Option<u64>; 7] = [None, Some(0), Some(400), Some(800), Some(1
 
 impl Way {
     fn new(transport: Transport, placement: Placement, sm_margin: u32) -> Self {
-        Self { transport, placement, sm_margin, deadline: DEADLINE, tile: None, pause_ns: None }
+        Self { transport, placement, sm_margin, deadline: DEADLINE, tile: None, pause_ns: None, head_start: None }
     }
 
     fn by(self, tile: [u32; 2]) -> Self {
@@ -87,6 +89,15 @@ impl Way {
         tiles.flat_map(with).collect()
     }
 
+    /// Own tiles between others after so many of them, and last; with the pauses that the plan chooses, and with none.
+    pub fn head_starts() -> Vec<Self> {
+        let pushed = Self::new(Transport::Push, Placement::Epilogue, 0);
+        let with = |pause_ns| {
+            [1, 2, 3, 4, 6, u32::MAX].map(|tiles| Self { pause_ns, head_start: Some(tiles), ..pushed.by(TURNS_TILE) })
+        };
+        [pushed.by(MAIN_TILE)].into_iter().chain(with(None)).chain(with(Some(0))).collect()
+    }
+
     fn name(&self) -> String {
         let transport = format!("{:?}", self.transport).to_lowercase();
         let placement = format!("{:?}", self.placement).to_lowercase();
@@ -96,8 +107,13 @@ impl Way {
             Some([rows, cols]) => format!(" by {rows}×{cols}"),
         };
         let pause = self.pause_ns.map_or(String::new(), |ns| format!(", pauses of {ns} ns"));
+        let own = match self.head_start {
+            None => String::new(),
+            Some(u32::MAX) => ", own tiles last".to_string(),
+            Some(tiles) => format!(", own tiles after {tiles}"),
+        };
         let deadline = if self.deadline.is_zero() { ", no deadline" } else { "" };
-        format!("tilewire {transport} {placement} {}{tile}{pause}{deadline}", self.sm_margin)
+        format!("tilewire {transport} {placement} {}{tile}{pause}{own}{deadline}", self.sm_margin)
     }
 }
 
@@ -119,6 +135,9 @@ impl Fused {
             }
             if let Some(ns) = way.pause_ns {
                 builder = builder.push_pause(Duration::from_nanos(ns));
+            }
+            if let Some(tiles) = way.head_start {
+                builder = builder.head_start(tiles);
             }
             let plan = builder
                 .shape(m, n, k)

@@ -45,9 +45,16 @@ fn run(options: &Options, gpus: &[Gpu], report: &mut Report) -> Result<()> {
             shape(&ranks, extents, goal, options, report)?;
         }
     }
-    if options.only.is_empty() {
+    if options.wants("margins", true) {
         margins(&ranks, options, report)?;
+    }
+    if options.wants("pauses", true) {
         pauses(&ranks, options, report)?;
+    }
+    if options.wants("head starts", true) {
+        head_starts(&ranks, options, report)?;
+    }
+    if options.wants("one rank", true) {
         single::measure(&gpus[0], options, report)?;
     }
     Ok(())
@@ -174,6 +181,14 @@ fn margins(ranks: &Ranks, options: &Options, report: &mut Report) -> Result<()> 
 fn pauses(ranks: &Ranks, options: &Options, report: &mut Report) -> Result<()> {
     for extents in [[8192, 8192, 4096], [8192, 4096, 14336], [4096, 4096, 8192], [8192, 8192, 28672]] {
         sweep(ranks, "pauses", extents, &Way::pauses(), options, report)?;
+    }
+    Ok(())
+}
+
+/// What own tiles between others bring, after how many of them.
+fn head_starts(ranks: &Ranks, options: &Options, report: &mut Report) -> Result<()> {
+    for extents in [[8192, 8192, 4096], [8192, 4096, 14336], [4096, 4096, 8192], [8192, 8192, 28672]] {
+        sweep(ranks, "head starts", extents, &Way::head_starts(), options, report)?;
     }
     Ok(())
 }
