@@ -16,9 +16,6 @@ pub struct Acc {
     pub sum: u32,
 }
 
-/// What an accumulator holds that nothing was multiplied into.
-const ANYTHING: u32 = 0x0BAD_0BAD;
-
 /// Multiplications of a role that still read: places of A and B, and what was there at issue.
 pub type Reading = VecDeque<(SmemAddr, SmemAddr, u32)>;
 
@@ -56,10 +53,6 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
     fn zero_acc(&self) -> Acc {
         self.tiles.set(self.tiles.get() + 1);
         Acc { tile: self.tiles.get(), sum: 0 }
-    }
-
-    fn any_acc(&self) -> Acc {
-        Acc { sum: ANYTHING, ..WarpgroupMma::<C>::zero_acc(self) }
     }
 
     fn issue_mma(&self, acc: &mut Acc, a: SmemAddr, b: SmemAddr, accumulate: bool) {

@@ -84,11 +84,6 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
         Accumulator::of::<C>(0.0)
     }
 
-    /// Whoever adds to it or stores it shows that.
-    fn any_acc(&self) -> Accumulator {
-        Accumulator::of::<C>(f32::NAN)
-    }
-
     fn issue_mma(&self, acc: &mut Accumulator, a: SmemAddr, b: SmemAddr, accumulate: bool) {
         WarpgroupMma::<C>::issue_mma_of_rows(self, acc, a, PANEL_ROWS, b, accumulate);
     }

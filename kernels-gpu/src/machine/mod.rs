@@ -184,9 +184,6 @@ pub trait WarpgroupMma<C: TileConfig> {
     /// An accumulator of zeros.
     fn zero_acc(&self) -> Self::Acc;
 
-    /// An accumulator of anything, for a first multiplication that does not add to it.
-    fn any_acc(&self) -> Self::Acc;
-
     /// Issues `acc (+)= A · Bᵀ` over one stage: 64 rows of A at `a`, `TILE_N` rows of B at `b`, `TILE_K` deep. The old
     /// value counts only if `accumulate`. Asynchronous: closes one wgmma group.
     ///

@@ -118,13 +118,6 @@ macro_rules! warpgroup_mma {
             }
 
             #[inline(always)]
-            fn any_acc(&self) -> Self::Acc {
-                let mut acc = WarpgroupMma::<Tile<M, $n, STAGES, L, I, O>>::zero_acc(self);
-                each!([$($group)*], GROUP => each_32!(I => acc.sum[(GROUP * 32 + I) % $regs] = wgmma::any()));
-                acc
-            }
-
-            #[inline(always)]
             fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool) {
                 let (a, b) = (self.cta.at(a), self.cta.at(b));
                 if Tile::<M, $n, STAGES, L, I, O>::PROMOTES {

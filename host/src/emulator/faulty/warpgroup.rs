@@ -16,10 +16,6 @@ impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
         WarpgroupMma::<C>::zero_acc(self.agent)
     }
 
-    fn any_acc(&self) -> Accumulator {
-        WarpgroupMma::<C>::any_acc(self.agent)
-    }
-
     fn issue_mma(&self, acc: &mut Accumulator, a: SmemAddr, b: SmemAddr, accumulate: bool) {
         WarpgroupMma::<C>::issue_mma_of_rows(self, acc, a, PANEL_ROWS, b, accumulate);
     }
