@@ -26,9 +26,9 @@ fn fields_lie_where_the_kernels_read_them() {
     assert_eq!((size_of::<TensorMap>(), align_of::<TensorMap>()), (128, 16));
     assert_layout!(Launch<GemmArgs>, size 704, align 16, { maps: 0, args: 512 });
     assert_layout!(Launch<GemmReduceScatterArgs>, size 816, align 16, { maps: 0, args: 512 });
-    assert_layout!(GemmArgs, size 184, align 8, {
-        m: 0, n: 4, k: 8, raster_group: 12, split_tiles: 16, parts: 20, shares: 24, share_room: 32, abreast: 36, d: 40,
-        d_stride: 48, scales: 56, watchdog: 72,
+    assert_layout!(GemmArgs, size 192, align 8, {
+        m: 0, n: 4, k: 8, raster_group: 12, split_tiles: 16, parts: 20, shares: 24, share_room: 32, abreast: 36, tile_cols: 40, d: 48,
+        d_stride: 56, scales: 64, watchdog: 80,
     });
     assert_layout!(GemmReduceScatterArgs, size 296, align 8, {
         m: 0, n: 4, k: 8, raster_group: 12, rank: 16, world: 20, partition_ctas: 24, transport: 28, placement: 32,
@@ -38,7 +38,7 @@ fn fields_lie_where_the_kernels_read_them() {
     assert_layout!(EpilogueArgs, size 56, align 8, {
         alpha: 0, beta: 4, activation: 8, source: 12, bias: 16, scale_a: 24, scale_b: 32, c: 40, c_stride: 48,
     });
-    assert_layout!(GemmEpilogueArgs, size 240, align 8, { gemm: 0, epilogue: 184 });
+    assert_layout!(GemmEpilogueArgs, size 248, align 8, { gemm: 0, epilogue: 192 });
     assert_layout!(GemmReduceScatterEpilogueArgs, size 352, align 8, { call: 0, epilogue: 296 });
     assert_layout!(LinkArgs, size 200, align 8, {
         mode: 0, message: 4, stage: 8, depth: 12, repeats: 16, pulls: 20, begins: 24, epoch: 28, payload: 32, waits: 36,

@@ -43,8 +43,17 @@ fn a_store_over_ones_own_is_a_race_unless_it_repeats_it() {
 #[test]
 fn a_box_is_stored_in_steps_of_sixteen_bytes_even_past_the_end_of_its_tensor() {
     const COLS: u32 = 5;
-    let map =
-        |base| Some(EmulatedMap { base, rows: 2, cols: COLS, row_stride_bytes: 16, element_bytes: 2, box_rows: 64 });
+    let map = |base| {
+        Some(EmulatedMap {
+            base,
+            rows: 2,
+            cols: COLS,
+            row_stride_bytes: 16,
+            element_bytes: 2,
+            box_rows: 64,
+            box_row_bytes: 128,
+        })
+    };
     let store = |emu: &mut Emulation, bytes: usize| {
         let d = alloc(emu, 0, bytes);
         let body = |m: &Agent, _: CtaPosition, role: Role| {

@@ -365,7 +365,15 @@ fn tensor_maps_are_given_and_obey_their_rules() {
     says(&error, &["box of B"]);
     let mut emu = emulation(0);
     let base = alloc(&mut emu, 0, 4096);
-    let map = EmulatedMap { base, rows: 16, cols: 128, row_stride_bytes: 256, element_bytes: 2, box_rows: 64 };
+    let map = EmulatedMap {
+        base,
+        rows: 16,
+        cols: 128,
+        row_stride_bytes: 256,
+        element_bytes: 2,
+        box_rows: 64,
+        box_row_bytes: 128,
+    };
     let with = |map| {
         KernelLaunch::new(Rank(0), 1, Small::SMEM, &[Role::Producer], |_, _, _| Ok(())).with_maps([
             Some(map),

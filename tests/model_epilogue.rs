@@ -31,6 +31,7 @@ fn args<C: TileConfig>(problem: &Problem, source: Source) -> GemmEpilogueArgs {
         shares: none,
         share_room: 0,
         abreast: 0,
+        tile_cols: C::TILE_N,
         d: problem.d(RANK),
         d_stride: u64::from(n) * 2,
         scales: [none; 2],

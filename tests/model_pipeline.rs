@@ -26,7 +26,8 @@ type Promoting = Tile<64, 128, STAGES, Nt, E4m3>;
 fn produce<C: TileConfig>(m: Agent<C>) {
     let ring = operand_ring::<_, C, STAGES>(&m, Role::Producer);
     let mut state = PipelineState::start();
-    load_operands::<_, C, STAGES>(&ring, &mut state, ROW, COL, [0, K_TILES], C::A_BOX).expect("nothing aborts");
+    load_operands::<_, C, STAGES>(&ring, &mut state, ROW, COL, [0, K_TILES], [C::A_BOX, C::B_BOX])
+        .expect("nothing aborts");
     ring.producer_tail(state, STAGES).expect("nothing aborts");
     // After the tail the stages are the producer's own.
     for stage in 0..STAGES {
@@ -40,7 +41,8 @@ fn produce<C: TileConfig>(m: Agent<C>) {
 fn consume<C: TileConfig>(m: Agent<C>, consumer: u32) {
     let ring = operand_ring::<_, C, STAGES>(&m, Role::Consumer(consumer));
     let (mut state, mut acc) = (PipelineState::start(), m.zero_acc());
-    multiply::<_, C, STAGES>(&ring, &mut state, consumer, PANEL_ROWS, K_TILES, &mut acc).expect("nothing aborts");
+    multiply::<_, C, STAGES>(&ring, &mut state, consumer, [PANEL_ROWS, C::TILE_N], K_TILES, &mut acc)
+        .expect("nothing aborts");
     assert_eq!(acc.sum, multiplied::<C>(ROW, COL, consumer, 0..K_TILES), "a consumer multiplied another stage");
 }
 

@@ -70,6 +70,7 @@ impl Work {
             shares: SHARES,
             share_room: self.given(),
             abreast: self.split().abreast,
+            tile_cols: Config::TILE_N,
             d: D,
             d_stride: D_STRIDE,
             scales: [nowhere; 2],

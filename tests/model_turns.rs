@@ -30,7 +30,8 @@ fn produce(m: Agent<C>, k_tiles: u32) {
     let mut state = PipelineState::start();
     for tile in 0..TILES {
         let k = [0, k_tiles];
-        load_operands::<_, C, STAGES>(&ring, &mut state, ROW, col(tile), k, C::A_BOX).expect("nothing aborts");
+        load_operands::<_, C, STAGES>(&ring, &mut state, ROW, col(tile), k, [C::A_BOX, C::B_BOX])
+            .expect("nothing aborts");
     }
     m.finish();
 }

@@ -225,6 +225,8 @@ pub struct GemmArgs {
     pub share_room: u32,
     /// Tiles that neighbouring CTAs walk side by side in runs of equal length; 0 where tiles are cut into parts, or not at all.
     pub abreast: u32,
+    /// Columns of a tile of D: those of the configuration, or fewer where it has `NARROWS`.
+    pub tile_cols: u32,
     /// First element of D, for the ends of rows that no box stores.
     pub d: GlobalAddr,
     /// Bytes from one row of D to the next.

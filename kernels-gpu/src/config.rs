@@ -135,6 +135,9 @@ pub trait TileConfig: 'static {
     /// Whether a plain product's tiles may be cut along K. Where sums are promoted, there are no registers left for it; other
     /// tiles than those of 2ᵏ columns are for calls of which they fill the waves.
     const SPLITS: bool = !Self::PROMOTES && Self::TILE_N.is_power_of_two();
+
+    /// Whether a call may have tiles of fewer columns, with boxes of B and D cut to them: tiles of one panel.
+    const NARROWS: bool = !Self::PROMOTES && matches!(Self::B_MAJOR, Major::K) && Self::TILE_N == Self::PANEL_COLS;
     /// Elements along K of one stage.
     const TILE_K: u32 = ROW_BYTES / Self::IN.bytes();
     /// Consumer warpgroups: 64 rows each.

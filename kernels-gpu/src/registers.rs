@@ -16,6 +16,8 @@ impl Registers {
     pub const MAIN: Self = Self { mover: 88, consumer: 208 };
     /// For 192 accumulators a thread and movers that only copy.
     pub const WIDE: Self = Self { mover: 40, consumer: 232 };
+    /// For 128 accumulators a thread and 64 sums beside them.
+    pub const PROMOTED: Self = Self { mover: 56, consumer: 224 };
 
     /// What each thread of a CTA with `consumers` consumer warpgroups has when it starts: as much of an SM's registers as can be
     /// had in steps of 8.

@@ -110,7 +110,7 @@ impl SmallGemm {
     pub fn maps(&self) -> [Option<EmulatedMap>; 4] {
         let map = |base, rows, cols, box_rows| {
             let row_stride_bytes = u64::from(Self::stride(cols));
-            Some(EmulatedMap { base, rows, cols, row_stride_bytes, element_bytes: 2, box_rows })
+            Some(EmulatedMap { base, rows, cols, row_stride_bytes, element_bytes: 2, box_rows, box_row_bytes: 128 })
         };
         [
             map(self.a, self.m, self.k, Small::A_BOX.rows),

@@ -119,7 +119,16 @@ fn tensor_maps(gpu: &Gpu) -> TestResult {
             for box_rows in [1, 64, 256] {
                 let stride = (cols * u64::from(element.bytes())).next_multiple_of(16);
                 let base = buffer.addr_at(16).map_err(text)?;
-                let matrix = Matrix { name: "A", base, rows, cols, row_stride_bytes: stride, element, box_rows };
+                let matrix = Matrix {
+                    name: "A",
+                    base,
+                    rows,
+                    cols,
+                    row_stride_bytes: stride,
+                    element,
+                    box_rows,
+                    box_row_bytes: 128,
+                };
                 let map = tensor_map::encode(gpu, &matrix).map_err(|e| format!("{matrix:?}: {e}"))?;
                 if map == TensorMap::UNUSED || seen.contains(&map) {
                     return Err(format!("{matrix:?} has no map of its own: {map:?}"));

@@ -46,6 +46,7 @@ impl<C: TileConfig> Agent<C> {
 
 impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
     type Acc = Acc;
+    type Operands = [SmemAddr; 2];
     type Panel = u32;
     /// What panel 0 of the accumulator shows.
     type Rounded = u32;
@@ -59,6 +60,14 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
         let product = self.product(a, b);
         acc.sum = step(if accumulate { acc.sum } else { 0 }, product);
         self.reading.borrow_mut().push_back((a, b, product));
+    }
+
+    fn operands(&self, a: SmemAddr, b: SmemAddr) -> [SmemAddr; 2] {
+        [a, b]
+    }
+
+    fn issue_mma_at(&self, acc: &mut Acc, [a, b]: [SmemAddr; 2], _rows: [u32; 2]) {
+        self.issue_mma(acc, a, b, true);
     }
 
     fn wait_mma<const PENDING: u32>(&self, _acc: &mut Acc) {

@@ -27,8 +27,10 @@ pub struct Matrix<'a> {
     pub row_stride_bytes: u64,
     /// Type of its elements.
     pub element: Element,
-    /// Rows of a box; a box is [`ROW_BYTES`] bytes wide.
+    /// Rows of a box.
     pub box_rows: u32,
+    /// Bytes of a row of a box: at most [`ROW_BYTES`], which is what its rows are apart in shared memory.
+    pub box_row_bytes: u32,
 }
 
 const MAX_EXTENT: u64 = 1 << 32;
@@ -78,11 +80,15 @@ pub fn check(matrix: &Matrix<'_>) -> Result<()> {
     if !(1..=256).contains(&matrix.box_rows) {
         return refuse("box", format!("{} rows", matrix.box_rows), "a box has 1 to 256 rows".into());
     }
+    let bytes = matrix.box_row_bytes;
+    if !(1..=ROW_BYTES).contains(&bytes) || !u64::from(bytes).is_multiple_of(ALIGN_BYTES) {
+        let rule = format!("its rows have a multiple of {ALIGN_BYTES} bytes, at most {ROW_BYTES}");
+        return refuse("box", format!("{bytes} bytes wide"), rule);
+    }
     Ok(())
 }
 
-/// The tensor map of a matrix: boxes of [`ROW_BYTES`] bytes by `box_rows` rows, in shared memory with the 128-byte
-/// swizzle, zeros outside the matrix, and L2 sectors fetched in runs of 256 bytes.
+/// The tensor map of a matrix: boxes of `box_rows` rows, in shared memory [`ROW_BYTES`] apart with the 128-byte swizzle, zeros outside the matrix, and L2 sectors fetched in runs of 256 bytes.
 ///
 /// # Errors
 /// Those of [`check`], and [`Error::Driver`].
@@ -98,7 +104,7 @@ pub fn encode(gpu: &Gpu, matrix: &Matrix<'_>) -> Result<TensorMap> {
     // Innermost dimension first. Strides leave that one out.
     let extents = [matrix.cols, matrix.rows];
     let strides = [matrix.row_stride_bytes];
-    let box_extents = [ROW_BYTES / matrix.element.bytes(), matrix.box_rows];
+    let box_extents = [matrix.box_row_bytes / matrix.element.bytes(), matrix.box_rows];
     let element_strides = [1, 1];
     // The driver wants this aligned more strictly than the kernels' struct is, hence the copy below.
     let mut map = CUtensorMap { opaque: [0; 16] };
@@ -141,6 +147,7 @@ mod tests {
             row_stride_bytes: 128,
             element: Element::Bf16,
             box_rows: 128,
+            box_row_bytes: ROW_BYTES,
         }
     }
 
@@ -192,6 +199,9 @@ mod tests {
         assert!(refusal(&Matrix { rows: 0, ..operand() }).contains("A's number of rows is 0"));
         assert!(refusal(&Matrix { cols: 0, ..operand() }).contains("A's number of columns is 0"));
         check(&Matrix { row_stride_bytes: (1 << 40) - 16, ..operand() }).unwrap();
+        check(&Matrix { box_row_bytes: 96, ..operand() }).unwrap();
+        assert!(refusal(&Matrix { box_row_bytes: 144, ..operand() }).starts_with("A's box is 144 bytes wide"));
+        assert!(refusal(&Matrix { box_row_bytes: 24, ..operand() }).contains("a multiple of 16 bytes, at most 128"));
         assert!(refusal(&Matrix { row_stride_bytes: 1 << 40, ..operand() }).contains("must be below 1099511627776"));
         check(&Matrix { box_rows: 256, ..operand() }).unwrap();
         assert!(refusal(&Matrix { box_rows: 257, ..operand() }).contains("A's box is 257 rows"));

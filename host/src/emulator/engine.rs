@@ -16,8 +16,16 @@ pub(super) enum GlobalEnd {
 }
 
 impl GlobalEnd {
-    /// Bytes at the other end, in shared memory.
+    /// Bytes from the first to the last at the other end, in shared memory.
     pub(super) fn smem_bytes(&self) -> u32 {
+        match self {
+            GlobalEnd::Bytes(_, bytes) => *bytes,
+            GlobalEnd::Box { map, .. } => map.smem_bytes(),
+        }
+    }
+
+    /// Bytes that are copied, outside the tensor or not.
+    fn copied_bytes(&self) -> u32 {
         match self {
             GlobalEnd::Bytes(_, bytes) => *bytes,
             GlobalEnd::Box { map, .. } => map.box_bytes(),
@@ -95,10 +103,10 @@ impl World {
                 }
                 self.ctas[cta].loads_in_flight -= 1;
                 self.copy_ended(cta);
-                self.stats.loaded_bytes += u64::from(end.smem_bytes());
+                self.stats.loaded_bytes += u64::from(end.copied_bytes());
                 let bar_id = self.barrier_id(cta, bar);
-                self.record(agent, EventKind::LoadLanded { dst: dst.0, bytes: end.smem_bytes(), bar: bar_id });
-                self.complete_tx(agent, cta, bar, end.smem_bytes(), &view)
+                self.record(agent, EventKind::LoadLanded { dst: dst.0, bytes: end.copied_bytes(), bar: bar_id });
+                self.complete_tx(agent, cta, bar, end.copied_bytes(), &view)
             }
             Copy::Store { agent, cta, src, end, group, number, read: None } => {
                 let at = src.0 as usize;
@@ -125,7 +133,7 @@ impl World {
                 }
                 self.agents[agent].groups[group].unwritten -= 1;
                 self.copy_ended(cta);
-                self.stats.stored_bytes += u64::from(end.smem_bytes());
+                self.stats.stored_bytes += u64::from(end.copied_bytes());
                 self.record(agent, EventKind::StoreWritten { number });
                 self.wake_from_groups(agent);
                 Ok(())

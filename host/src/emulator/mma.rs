@@ -62,9 +62,9 @@ pub(super) struct MmaGroup {
     number: u32,
     acc: Rc<RefCell<Values>>,
     a: SmemAddr,
-    /// Rows of A that exist.
-    a_rows: u32,
     b: SmemAddr,
+    /// Rows of A and of B that exist.
+    rows: [u32; 2],
     b_bytes: u32,
     /// Boxes of B side by side along N, where N is contiguous.
     b_boxes: u32,
@@ -77,6 +77,7 @@ pub(super) struct MmaGroup {
 
 impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
     type Acc = Accumulator;
+    type Operands = [SmemAddr; 2];
     type Panel = Panel;
     type Rounded = Rounded;
 
@@ -85,16 +86,16 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
     }
 
     fn issue_mma(&self, acc: &mut Accumulator, a: SmemAddr, b: SmemAddr, accumulate: bool) {
-        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, a, PANEL_ROWS, b, accumulate);
+        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, [a, b], [PANEL_ROWS, C::TILE_N], accumulate);
     }
 
-    fn issue_mma_of_rows(&self, acc: &mut Accumulator, a: SmemAddr, a_rows: u32, b: SmemAddr, accumulate: bool) {
+    fn issue_mma_of_rows(&self, acc: &mut Accumulator, [a, b]: [SmemAddr; 2], rows: [u32; 2], accumulate: bool) {
         self.op(|w, me| {
             let group = MmaGroup {
                 number: 0,
                 acc: acc.0.clone(),
                 a,
-                a_rows,
+                rows,
                 b,
                 b_bytes: C::B_BOX.total_bytes(),
                 b_boxes: C::B_BOX.count,
@@ -105,6 +106,14 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
             };
             w.issue_mma(me, group)
         });
+    }
+
+    fn operands(&self, a: SmemAddr, b: SmemAddr) -> [SmemAddr; 2] {
+        [a, b]
+    }
+
+    fn issue_mma_at(&self, acc: &mut Accumulator, operands: [SmemAddr; 2], rows: [u32; 2]) {
+        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, operands, rows, true);
     }
 
     fn wait_mma<const PENDING: u32>(&self, _acc: &mut Accumulator) {
@@ -292,12 +301,13 @@ impl World {
         let lane = state.lane(AgentLane::Mma);
         let mark = Mark { lane, clock: group.number, agent: me as u32, issued: state.now };
         // A box with fewer rows has brought no others: their sums are unspecified.
-        let a_end = match group.majors[0] {
-            Major::K => a_range.start + u64::from(group.a_rows.min(PANEL_ROWS) * ROW_BYTES),
-            Major::Mn => a_range.end,
-        };
-        self.smem_read(cta, a_range.start..a_end, mark, false)?;
-        self.smem_read(cta, b_range, mark, false)?;
+        for ((range, major), rows) in [a_range, b_range].into_iter().zip(group.majors).zip(group.rows) {
+            let end = match major {
+                Major::K => range.end.min(range.start + u64::from(rows * ROW_BYTES)),
+                Major::Mn => range.end,
+            };
+            self.smem_read(cta, range.start..end, mark, false)?;
+        }
         self.record(me, EventKind::MmaIssued { number: group.number, a: group.a.0, b: group.b.0 });
         group.acc.borrow_mut().pending += 1;
         self.agents[me].mma.push_back(group);

@@ -5,7 +5,7 @@ use crate::kernels::config::ROW_BYTES;
 use crate::kernels::layout::swizzle::{CHUNK_BYTES, swizzle_128};
 use crate::kernels::shape::{GlobalAddr, div_ceil};
 
-/// A two-dimensional tensor map with boxes 128 bytes wide and the 128-byte swizzle.
+/// A two-dimensional tensor map with the 128-byte swizzle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmulatedMap {
     /// First element.
@@ -20,6 +20,8 @@ pub struct EmulatedMap {
     pub element_bytes: u32,
     /// Rows of a box.
     pub box_rows: u32,
+    /// Bytes of a row of a box, up to 128: what its rows are apart in shared memory.
+    pub box_row_bytes: u32,
 }
 
 impl EmulatedMap {
@@ -36,6 +38,8 @@ impl EmulatedMap {
             "elements have 1, 2, 4 or 8 bytes"
         } else if self.box_rows == 0 || self.box_rows > 256 {
             "a box has 1 to 256 rows"
+        } else if !(16..=ROW_BYTES).contains(&self.box_row_bytes) || !self.box_row_bytes.is_multiple_of(CHUNK_BYTES) {
+            "rows of a box have 16 to 128 bytes, in steps of 16"
         } else if row_bytes > self.row_stride_bytes {
             "rows must not overlap"
         } else {
@@ -50,8 +54,13 @@ impl EmulatedMap {
             + u64::from(self.cols) * u64::from(self.element_bytes)
     }
 
-    /// Bytes of a box in shared memory: what a load completes, clipped or not.
+    /// Bytes of a box: what a load completes, clipped or not.
     pub(super) fn box_bytes(&self) -> u32 {
+        self.box_rows * self.box_row_bytes
+    }
+
+    /// Bytes from its first to the end of its last row in shared memory.
+    pub(super) fn smem_bytes(&self) -> u32 {
         self.box_rows * ROW_BYTES
     }
 
@@ -60,7 +69,7 @@ impl EmulatedMap {
     pub(super) fn box_parts(&self, row: u32, col: u32) -> impl Iterator<Item = (u32, GlobalAddr, u32)> + use<> {
         let map = *self;
         let first = i64::from(row as i32);
-        let cols = map.cols.saturating_sub(col).min(div_ceil(ROW_BYTES, map.element_bytes));
+        let cols = map.cols.saturating_sub(col).min(div_ceil(map.box_row_bytes, map.element_bytes));
         let is_inside = move |r: &u32| cols > 0 && (0..i64::from(map.rows)).contains(&(first + i64::from(*r)));
         (0..map.box_rows).filter(is_inside).map(move |r| {
             let row = (first + i64::from(r)) as u64;
@@ -107,6 +116,7 @@ mod tests {
         row_stride_bytes: 160,
         element_bytes: 2,
         box_rows: 64,
+        box_row_bytes: 128,
     };
 
     #[test]
@@ -155,6 +165,8 @@ mod tests {
             EmulatedMap { rows: 0, ..MAP },
             EmulatedMap { cols: 0, ..MAP },
             EmulatedMap { box_rows: 257, ..MAP },
+            EmulatedMap { box_row_bytes: 144, ..MAP },
+            EmulatedMap { box_row_bytes: 24, ..MAP },
             EmulatedMap { element_bytes: 3, ..MAP },
         ] {
             assert_eq!(bad.check().unwrap_err().violation, Violation::InvalidTensorMap, "{bad:?}");

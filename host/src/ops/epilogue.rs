@@ -195,7 +195,15 @@ mod tests {
 
     fn result() -> Result2d {
         let tile_box = TileBox { rows: 64, count: 1 };
-        let map = MapSpec { addr: 4096, rows: 3, cols: 8, row_stride_bytes: 16, element: Element::Bf16, tile_box };
+        let map = MapSpec {
+            addr: 4096,
+            rows: 3,
+            cols: 8,
+            row_stride_bytes: 16,
+            element: Element::Bf16,
+            tile_box,
+            box_row_bytes: 128,
+        };
         Result2d { rank: 1, d: MatrixArg { addr: 4096, row_stride: 8 }, map: Some(map) }
     }
 

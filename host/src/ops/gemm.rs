@@ -407,6 +407,7 @@ impl Gemm {
             shares: self.shares.as_ref().map_or(GlobalAddr(0), Shares::addr),
             share_room: Work::room(self.ctas(), choice.entry),
             abreast: choice.cut.abreast,
+            tile_cols: choice.entry.tile[1],
             d: GlobalAddr(given.d.addr),
             // Not checked where there are no rows, nor used.
             d_stride: given.d.row_stride.saturating_mul(u64::from(self.variant.output.bytes())),

@@ -1,7 +1,7 @@
 //! Operands of a call: raw addresses with shape and stride, as any framework can pass them.
 
 use crate::error::{Error, Result};
-use crate::kernels::config::{Element, TileBox};
+use crate::kernels::config::{Element, ROW_BYTES, TileBox};
 
 /// A row-major matrix in the memory of one rank: an address and a row stride.
 ///
@@ -38,6 +38,8 @@ pub struct MapSpec {
     pub element: Element,
     /// Box of one copy.
     pub tile_box: TileBox,
+    /// Bytes of a row of the box; its rows lie [`ROW_BYTES`] apart in shared memory.
+    pub box_row_bytes: u32,
 }
 
 /// Strides of TMA tensors are below this many bytes.
@@ -93,7 +95,7 @@ impl MatrixArg {
             return Err(Error::argument(what("row stride"), shown, rule));
         }
         let (rows, cols) = (rows as u32, cols as u32);
-        Ok(Some(MapSpec { addr: self.addr, rows, cols, row_stride_bytes, element, tile_box }))
+        Ok(Some(MapSpec { addr: self.addr, rows, cols, row_stride_bytes, element, tile_box, box_row_bytes: ROW_BYTES }))
     }
 }
 

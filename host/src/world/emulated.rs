@@ -187,5 +187,6 @@ fn emulated(spec: MapSpec) -> EmulatedMap {
         row_stride_bytes: spec.row_stride_bytes,
         element_bytes: spec.element.bytes(),
         box_rows: spec.tile_box.rows,
+        box_row_bytes: spec.box_row_bytes,
     }
 }

@@ -244,6 +244,7 @@ fn encode(gpu: &Gpu, name: &str, spec: &Option<MapSpec>) -> Result<TensorMap> {
             row_stride_bytes: spec.row_stride_bytes,
             element: spec.element,
             box_rows: spec.tile_box.rows,
+            box_row_bytes: spec.box_row_bytes,
         },
     )
 }

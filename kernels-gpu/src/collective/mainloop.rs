@@ -12,7 +12,7 @@ use crate::shape::SmemAddr;
 const MN_BOX_COLS: u32 = ROW_BYTES / 2;
 
 /// Producer: brings stages `k_begin..k_end` along K of the tile whose first row of D is `row` and first column `col`. `a_box`
-/// is the box of A's tensor map: `C::A_BOX`, or that cut to the rows of the call.
+/// and `b_box` are the boxes of their tensor maps: `C::A_BOX` and `C::B_BOX`, or those cut to what exists.
 #[inline(always)]
 pub fn load_operands<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGES: u32>(
     ring: &OperandRing<'_, M, STAGES>,
@@ -20,16 +20,16 @@ pub fn load_operands<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGE
     row: u32,
     col: u32,
     [k_begin, k_end]: [u32; 2],
-    a_box: TileBox,
+    [a_box, b_box]: [TileBox; 2],
 ) -> Result<(), Aborted> {
     let mut k_tile = k_begin;
     while k_tile < k_end {
         let free = ring.producer_acquire(*state)?;
         let stage = C::SMEM.stage(free.index());
-        let slot = ring.producer_expect(free, a_box.total_bytes() + C::B_BOX.total_bytes());
+        let slot = ring.producer_expect(free, a_box.total_bytes() + b_box.total_bytes());
         let k = k_tile * C::TILE_K;
         load_operand(ring.m, Operand::A, C::A_MAJOR, a_box, stage, row, k, &slot);
-        load_operand(ring.m, Operand::B, C::B_MAJOR, C::B_BOX, stage.plus(C::A_BOX.total_bytes()), col, k, &slot);
+        load_operand(ring.m, Operand::B, C::B_MAJOR, b_box, stage.plus(C::A_BOX.total_bytes()), col, k, &slot);
         state.advance();
         k_tile += 1;
     }
@@ -62,20 +62,22 @@ fn load_operand<M: BulkCopy>(
     }
 }
 
-/// Consumer `consumer`: multiplies `k_tiles` stages into `acc`, which is overwritten (zeros when there is none). The first `rows`
-/// rows of its half of A exist.
+/// Consumer `consumer`: multiplies `k_tiles` stages into `acc`, which is overwritten (zeros when there is none). Of its half
+/// of A and of B so many rows exist as `rows` says.
 ///
-/// One multiplication stays in flight: a stage is released when the next one's has been issued. Where sums are promoted,
-/// none does: while one consumer adds, the other's multiplication keeps the tensor cores busy.
+/// One multiplication stays in flight: a stage is released when the next one's has been issued.
 #[inline(always)]
 pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STAGES: u32>(
     ring: &OperandRing<'_, M, STAGES>,
     state: &mut PipelineState<STAGES>,
     consumer: u32,
-    rows: u32,
+    rows: [u32; 2],
     k_tiles: u32,
     acc: &mut M::Acc,
 ) -> Result<(), Aborted> {
+    if C::PROMOTES {
+        return multiply_promoted(ring, state, consumer, rows, k_tiles, acc);
+    }
     let mut reading: Option<ReadySlot> = None;
     let mut outcome = Ok(());
     let mut k_tile = 0;
@@ -91,16 +93,10 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
         let stage = C::SMEM.stage(slot.index());
         // 64 rows of A: rows of one box when K is contiguous, a box of their own when M is.
         let a = stage.plus(consumer * PANEL_ROWS * ROW_BYTES);
-        ring.m.issue_mma_of_rows(acc, a, rows, stage.plus(C::A_BOX.total_bytes()), k_tile > 0);
-        if C::PROMOTES {
-            ring.m.wait_mma::<0>(acc);
-            ring.consumer_release(slot);
-            ring.m.promote(acc);
-        } else {
-            ring.m.wait_mma::<1>(acc);
-            if let Some(read) = reading.replace(slot) {
-                ring.consumer_release(read);
-            }
+        ring.m.issue_mma_of_rows(acc, [a, stage.plus(C::A_BOX.total_bytes())], rows, k_tile > 0);
+        ring.m.wait_mma::<1>(acc);
+        if let Some(read) = reading.replace(slot) {
+            ring.consumer_release(read);
         }
         state.advance();
         k_tile += 1;
@@ -110,4 +106,41 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
         ring.consumer_release(read);
     }
     outcome
+}
+
+/// The same where sums are promoted. No multiplication stays in flight: while one consumer adds, the other's keeps the tensor
+/// cores busy, if whoever adds issues its next one before that ends. So all that the next one needs is found while this one
+/// runs: where its operands lie, and mostly that they are there.
+#[inline(always)]
+fn multiply_promoted<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STAGES: u32>(
+    ring: &OperandRing<'_, M, STAGES>,
+    state: &mut PipelineState<STAGES>,
+    consumer: u32,
+    rows: [u32; 2],
+    k_tiles: u32,
+    acc: &mut M::Acc,
+) -> Result<(), Aborted> {
+    let operands = |state: PipelineState<STAGES>| {
+        let stage = C::SMEM.stage(state.index());
+        let a = stage.plus(consumer * PANEL_ROWS * ROW_BYTES);
+        ring.m.operands(a, stage.plus(C::A_BOX.total_bytes()))
+    };
+    let mut next = operands(*state);
+    let mut is_filled = false;
+    let mut k_tile = 0;
+    while k_tile < k_tiles {
+        if !is_filled {
+            let _waited = ring.consumer_wait(*state)?;
+        }
+        let slot = ring.consumer_take_over(*state);
+        ring.m.issue_mma_at(acc, next, rows);
+        state.advance();
+        k_tile += 1;
+        next = operands(*state);
+        is_filled = ring.consumer_test(*state);
+        ring.m.wait_mma::<0>(acc);
+        ring.consumer_release(slot);
+        ring.m.promote(acc);
+    }
+    Ok(())
 }

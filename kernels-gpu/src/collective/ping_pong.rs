@@ -93,8 +93,8 @@ pub fn multiply_whole<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, con
         };
         let a = C::SMEM.stage(slot.index());
         let b = a.plus(C::A_BOX.total_bytes());
-        ring.m.issue_mma_of_rows(top, a, rows[0], b, k_tile > 0);
-        ring.m.issue_mma_of_rows(bottom, a.plus(PANEL_BYTES), rows[1], b, k_tile > 0);
+        ring.m.issue_mma_of_rows(top, [a, b], [rows[0], C::TILE_N], k_tile > 0);
+        ring.m.issue_mma_of_rows(bottom, [a.plus(PANEL_BYTES), b], [rows[1], C::TILE_N], k_tile > 0);
         // Two multiplications a stage.
         ring.m.wait_mma::<2>(top);
         if let Some(read) = reading.replace(slot) {

@@ -5,7 +5,7 @@ use crate::abi::{GemmArgs, Operand};
 use crate::config::{PANEL_ROWS, TileConfig};
 use crate::layout::slot::TileExtent;
 use crate::machine::{BulkCopy, RowEnds};
-use crate::shape::SmemAddr;
+use crate::shape::{SmemAddr, min};
 
 /// Bytes that the copy engine stores at once.
 const STEP_BYTES: u32 = 16;
@@ -31,12 +31,14 @@ pub fn store_to_d<M: BulkCopy, C: TileConfig>(
     if rows == 0 {
         return;
     }
+    let tile_end = col + extent.cols;
     let (row, col) = (row + consumer * PANEL_ROWS, col + C::panel_col(panel));
     let whole = whole_steps(args.n, C::OUT.bytes());
     if col < whole {
         m.store_box(Operand::D, row, col, src);
     }
-    if whole < args.n && whole < col + C::PANEL_COLS {
+    // Of two tiles that a panel reaches into, the first does not end here.
+    if whole < args.n && whole < min(col + C::PANEL_COLS, tile_end) {
         let at = row as u64 * args.d_stride + whole as u64 * C::OUT.bytes() as u64;
         m.store_row_ends(&RowEnds {
             src,

@@ -109,7 +109,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut state = PipelineState::start();
         let (k_tiles, a_box, mut nth) = (self.k_tiles(), self.a_box(), 0);
         while let Some(tile) = self.compute_tile(nth) {
-            load_operands::<M, C, STAGES>(&ring, &mut state, 0, tile.col, [0, k_tiles], a_box)?;
+            load_operands::<M, C, STAGES>(&ring, &mut state, 0, tile.col, [0, k_tiles], [a_box, C::B_BOX])?;
             nth += 1;
         }
         Ok(())
@@ -189,7 +189,14 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut nth = 0;
         while let Some(tile) = self.compute_tile(nth) {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, rows, self.k_tiles(), &mut acc)?;
+            multiply::<M, C, STAGES>(
+                &operands,
+                &mut operand_state,
+                consumer,
+                [rows, C::TILE_N],
+                self.k_tiles(),
+                &mut acc,
+            )?;
             let extent = TileExtent { rows: self.args.m, cols: tile.cols };
             write_panels::<M, C>(&panels, &mut panel_state, consumer, extent.panels::<C>(), &acc)?;
             nth += 1;

@@ -11,6 +11,7 @@ use crate::config::{Major, PANEL_ROWS, TileConfig};
 use crate::layout::slot::TileExtent;
 use crate::machine::{Aborted, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
+use crate::registers::Registers;
 use crate::schedule::raster::Raster;
 use crate::schedule::split_k::{Part, SplitTiles};
 use crate::shape::{CtaPosition, Role, div_ceil, min};
@@ -26,11 +27,17 @@ pub(super) struct GemmTile {
     pub(super) part: Part,
 }
 
+/// Columns of a tile of the call.
+#[inline(always)]
+pub(super) fn tile_cols<C: TileConfig>(args: &GemmArgs) -> u32 {
+    if C::NARROWS { args.tile_cols } else { C::TILE_N }
+}
+
 /// The tiles of a call, and how the CTAs share them.
 #[inline(always)]
 pub(super) fn grid<C: TileConfig>(args: &GemmArgs, at: CtaPosition) -> (Raster, SplitTiles) {
-    let raster =
-        Raster { tiles_m: div_ceil(args.m, C::TILE_M), tiles_n: div_ceil(args.n, C::TILE_N), group: args.raster_group };
+    let (tiles_m, tiles_n) = (div_ceil(args.m, C::TILE_M), div_ceil(args.n, tile_cols::<C>(args)));
+    let raster = Raster { tiles_m, tiles_n, group: args.raster_group };
     let (tiles, k_tiles) = (raster.num_tiles(), div_ceil(args.k, C::TILE_K));
     let (split_tiles, abreast) = if C::SPLITS { (args.split_tiles, args.abreast) } else { (0, 0) };
     (raster, SplitTiles { tiles, split_tiles, parts: args.parts, abreast, k_tiles, ctas: at.num_ctas })
@@ -42,8 +49,9 @@ macro_rules! for_each_tile {
         let mut progress = $work.start($at);
         while let Some(part) = $work.next(&mut progress) {
             let (tile_row, tile_col) = $raster.tile(part.tile);
-            let (row, col) = (tile_row * C::TILE_M, tile_col * C::TILE_N);
-            let extent = TileExtent { rows: min($args.m - row, C::TILE_M), cols: min($args.n - col, C::TILE_N) };
+            let cols = tile_cols::<C>($args);
+            let (row, col) = (tile_row * C::TILE_M, tile_col * cols);
+            let extent = TileExtent { rows: min($args.m - row, C::TILE_M), cols: min($args.n - col, cols) };
             let $tile = GemmTile { row, col, extent, part };
             $body
         }
@@ -72,7 +80,7 @@ pub(super) fn sum<M: WarpgroupRole<C>, C: TileConfig, const STAGES: u32>(
     part: &Part,
     acc: &mut M::Acc,
 ) -> Result<bool, Aborted> {
-    let (rows, k_tiles) = (rows_of_a::<C>(args.m, consumer), part.k_end - part.k_begin);
+    let (rows, k_tiles) = ([rows_of_a::<C>(args.m, consumer), tile_cols::<C>(args)], part.k_end - part.k_begin);
     multiply::<M, C, STAGES>(operands, state, consumer, rows, k_tiles, acc)?;
     if C::SPLITS && k_tiles < work.k_tiles {
         let shares = Shares { base: args.shares, room: args.share_room, consumer };
@@ -89,6 +97,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
     type Args = GemmArgs;
     type Config = C;
 
+    const REGISTERS: Registers = if C::PROMOTES { Registers::PROMOTED } else { Registers::MAIN };
     const OVERLAPS_PREVIOUS: bool = true;
 
     #[inline(always)]
@@ -98,11 +107,14 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
                 let ring = operand_ring::<M, C, STAGES>(m, role);
                 let mut state = PipelineState::start();
                 let (raster, work) = grid::<C>(args, at);
-                // The host cuts the tensor map's box in the same way.
-                let a_box = C::A_BOX.of_rows(C::A_MAJOR, args.m);
+                // The host cuts the tensor maps' boxes in the same way.
+                let boxes = [
+                    C::A_BOX.of_rows(C::A_MAJOR, args.m),
+                    if C::NARROWS { C::B_BOX.cut_to(args.tile_cols) } else { C::B_BOX },
+                ];
                 for_each_tile!(args, at, raster, work, tile => {
                     let k = [tile.part.k_begin, tile.part.k_end];
-                    load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k, a_box)?;
+                    load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k, boxes)?;
                 });
                 m.let_next_start();
                 Ok(())

@@ -3,7 +3,7 @@
 //! finishes it brings the panels and applies the epilogue.
 
 use super::Kernel;
-use super::gemm::{Gemm, GemmTile, for_each_tile, grid, sum};
+use super::gemm::{Gemm, GemmTile, for_each_tile, grid, sum, tile_cols};
 use crate::abi::{GemmEpilogueArgs, Operand, Source};
 use crate::collective::finish::finish_panels;
 use crate::collective::partials::{PartialsState, load_partials, store_results};

@@ -201,7 +201,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         if self.at.cta < self.compute_ctas() {
             let mut walk = TileWalk::new(self.tiles, self.at.cta, self.compute_ctas());
             while let Some((row, col)) = walk.next() {
-                load_operands::<M, C, STAGES>(&ring, &mut state, row, col, [0, k_tiles], C::A_BOX)?;
+                load_operands::<M, C, STAGES>(&ring, &mut state, row, col, [0, k_tiles], [C::A_BOX, C::B_BOX])?;
             }
         }
         let mut nth = 0;
@@ -334,7 +334,14 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut nth = 0;
         while let Some(tile) = self.plain_tile(nth) {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, self.k_tiles(), &mut acc)?;
+            multiply::<M, C, STAGES>(
+                &operands,
+                &mut operand_state,
+                consumer,
+                [PANEL_ROWS, C::TILE_N],
+                self.k_tiles(),
+                &mut acc,
+            )?;
             scale::<M, C>(m, &mut acc, factor);
             write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
             nth += 1;
@@ -343,7 +350,14 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut partials = PartialsState::default();
         while let Some(tile) = self.compute_tile(nth) {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, PANEL_ROWS, self.k_tiles(), &mut acc)?;
+            multiply::<M, C, STAGES>(
+                &operands,
+                &mut operand_state,
+                consumer,
+                [PANEL_ROWS, C::TILE_N],
+                self.k_tiles(),
+                &mut acc,
+            )?;
             scale::<M, C>(m, &mut acc, factor);
             let (rank, world) = (self.args.rank, self.args.world);
             match self.epilogue {

@@ -126,7 +126,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut turn = 0;
         while self.again(m).has(turn) {
             let tile = self.tile(m, turn);
-            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, [0, k_tiles], C::A_BOX)?;
+            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, [0, k_tiles], [C::A_BOX, C::B_BOX])?;
             turn += 1;
         }
         Ok(())

@@ -28,6 +28,12 @@ pub trait Mbarriers {
     /// answer for every thread of the role. May suspend for a short time; does not wait.
     fn try_wait_parity(&self, bar: Mbarrier, parity: Parity) -> bool;
 
+    /// The same without suspending.
+    #[inline(always)]
+    fn test_wait_parity(&self, bar: Mbarrier, parity: Parity) -> bool {
+        self.try_wait_parity(bar, parity)
+    }
+
     /// Arrives, releasing at CTA scope: once for a thread role, once per warp (four times) for a warpgroup role.
     fn arrive(&self, bar: Mbarrier);
 
@@ -176,6 +182,8 @@ pub trait BulkCopy {
 pub trait WarpgroupMma<C: TileConfig> {
     /// 64 × `TILE_N` accumulators in f32; where `C::PROMOTES`, with the sums of the latest stage beside them.
     type Acc;
+    /// Where the operands of a stage lie, as [`Self::issue_mma_at`] takes it.
+    type Operands: Copy;
     /// One panel's values in f32.
     type Panel;
     /// An accumulator rounded to a `C::OUT` of 16 bits, in half the registers.
@@ -192,12 +200,19 @@ pub trait WarpgroupMma<C: TileConfig> {
     /// of the product may wait for and add all parts but the last by itself.
     fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool);
 
-    /// The same, where only the first `rows` rows of A exist: the others hold anything, and their sums are unspecified.
+    /// The same, where only the first `rows` rows of A and of B exist: the others hold anything, and their sums are unspecified.
+    /// Those of B are counted where it is K-major.
     #[inline(always)]
-    fn issue_mma_of_rows(&self, acc: &mut Self::Acc, a: SmemAddr, rows: u32, b: SmemAddr, accumulate: bool) {
+    fn issue_mma_of_rows(&self, acc: &mut Self::Acc, [a, b]: [SmemAddr; 2], rows: [u32; 2], accumulate: bool) {
         let _ = rows;
         self.issue_mma(acc, a, b, accumulate);
     }
+
+    /// Finds where a stage's operands lie, A at `a` and B at `b`: now, not when they are multiplied.
+    fn operands(&self, a: SmemAddr, b: SmemAddr) -> Self::Operands;
+
+    /// [`Self::issue_mma_of_rows`] of operands that were found before. Only where `C::PROMOTES`.
+    fn issue_mma_at(&self, acc: &mut Self::Acc, operands: Self::Operands, rows: [u32; 2]);
 
     /// Waits until at most `PENDING` of the latest wgmma groups are still running.
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Self::Acc);

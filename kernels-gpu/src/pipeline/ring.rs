@@ -116,7 +116,14 @@ impl<M: Mbarriers + Watch, const STAGES: u32> Ring<'_, M, STAGES> {
         Ok(ReadySlot { index })
     }
 
-    /// The buffer of `state`, which another role waited for and handed over through a barrier of its own.
+    /// Whether the buffer of `state` is filled already. If so, [`Self::consumer_take_over`] gives it.
+    #[inline(always)]
+    pub fn consumer_test(&self, state: PipelineState<STAGES>) -> bool {
+        self.m.test_wait_parity(self.full.at(state.index()), state.full_parity())
+    }
+
+    /// The buffer of `state`, which was seen to be filled, or which another role waited for and handed over through a barrier
+    /// of its own.
     #[inline(always)]
     pub fn consumer_take_over(&self, state: PipelineState<STAGES>) -> ReadySlot {
         ReadySlot { index: state.index() }

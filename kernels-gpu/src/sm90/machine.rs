@@ -305,6 +305,12 @@ impl Mbarriers for Warpgroup {
     }
 
     #[inline(always)]
+    fn test_wait_parity(&self, bar: Mbarrier, parity: Parity) -> bool {
+        // SAFETY: as in `try_wait_parity`.
+        unsafe { sync::vote_all(mbarrier::test_wait_parity(self.cta.bar(bar), parity.0)) }
+    }
+
+    #[inline(always)]
     fn arrive(&self, bar: Mbarrier) {
         // SAFETY: by `Cta::new`'s contract; the warp's accesses are ordered before its one arrival.
         unsafe {

@@ -106,3 +106,20 @@ pub unsafe fn try_wait_parity(bar: u32, parity: u32) -> bool {
     };
     done != 0
 }
+
+/// `mbarrier.test_wait.parity`, acquire at CTA scope; does not suspend.
+#[inline(always)]
+pub unsafe fn test_wait_parity(bar: u32, parity: u32) -> bool {
+    let done: u32;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!(
+            "{{", ".reg .pred p;",
+            "mbarrier.test_wait.parity.shared::cta.b64 p, [{b}], {p};",
+            "selp.u32 {r}, 1, 0, p;",
+            "}}",
+            b = in(reg32) bar, p = in(reg32) parity, r = out(reg32) done, options(nostack)
+        )
+    };
+    done != 0
+}

@@ -2,6 +2,7 @@
 
 use super::machine::Warpgroup;
 use super::matrix::{load_f32x2, load_x4, pack, pack_now, store_f32x2, store_x4, unpack};
+use super::thread::settled;
 use super::{memory, sync, wgmma};
 use crate::config::{Element, ElementType, Major, OperandLayout, OperandTypes, ROW_BYTES, Tile, TileConfig};
 use crate::layout::fragment::{f32_pair_at, fragment_coordinates, matrix_x4_at, matrix_x4_offset};
@@ -69,14 +70,20 @@ unsafe fn promote<const FIRST: usize, const REGS: usize>(acc: &mut Acc<REGS>) {
     }
 }
 
-/// Issues the wgmmas of one stage of 8-bit operands, for 128 columns of D.
+/// The low half of a K-major operand's descriptor: the other is the same for all.
+#[inline(always)]
+fn descriptor_low(addr: u32) -> u32 {
+    k_major_128(addr) as u32
+}
+
+/// Issues the wgmmas of one stage of 8-bit operands with these low halves of descriptors, for 128 columns of D.
 #[inline(always)]
 unsafe fn issue_partial<I: OperandTypes>(partial: &mut [f32; PARTIAL_REGS], a: u32, b: u32) {
     // SAFETY: the caller's.
     unsafe {
         wgmma::fence();
         each!([0 1 2 3], STEP => {
-            let (a, b) = (k_major_128(a + STEP as u32 * 32), k_major_128(b + STEP as u32 * 32));
+            let [a, b] = [a, b].map(|low| advanced(k_major_128(0) | low as u64, STEP as u32 * 32));
             match I::B {
                 Element::E5m2 => wgmma::m64n128k32_e4m3_e5m2(partial, a, b, (STEP > 0) as u32),
                 _ => wgmma::m64n128k32_e4m3_e4m3(partial, a, b, (STEP > 0) as u32),
@@ -108,6 +115,7 @@ macro_rules! warpgroup_mma {
             WarpgroupMma<Tile<M, $n, STAGES, L, I, O>> for Warpgroup
         {
             type Acc = Acc<$regs>;
+            type Operands = [u32; 2];
             type Panel = [f32; PANEL_REGS];
             type Rounded = [u32; $regs / 2];
 
@@ -121,16 +129,8 @@ macro_rules! warpgroup_mma {
             fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool) {
                 let (a, b) = (self.cta.at(a), self.cta.at(b));
                 if Tile::<M, $n, STAGES, L, I, O>::PROMOTES {
-                    // SAFETY: by `Cta::new`'s contract.
-                    unsafe {
-                        if $n > PARTIAL_COLS {
-                            issue_partial::<I>(&mut acc.partial, a, b);
-                            wgmma::wait_group::<0>();
-                            promote::<0, $regs>(acc);
-                        }
-                        issue_partial::<I>(&mut acc.partial, a, b + u32::saturating_sub($n, PARTIAL_COLS) * ROW_BYTES);
-                    }
-                    return;
+                    let operands = [descriptor_low(a), descriptor_low(b)];
+                    return <Self as WarpgroupMma<Tile<M, $n, STAGES, L, I, O>>>::issue_mma_at(self, acc, operands, [0; 2]);
                 }
                 let acc = &mut acc.sum;
                 let a = |step| descriptor(L::A_MAJOR, a, step, Tile::<M, $n, STAGES, L, I, O>::A_BOX.bytes());
@@ -153,6 +153,25 @@ macro_rules! warpgroup_mma {
                         }
                     });
                     wgmma::commit_group();
+                }
+            }
+
+            #[inline(always)]
+            fn operands(&self, a: SmemAddr, b: SmemAddr) -> Self::Operands {
+                [a, b].map(|at| settled(descriptor_low(self.cta.at(at))))
+            }
+
+            #[inline(always)]
+            fn issue_mma_at(&self, acc: &mut Self::Acc, [a, b]: Self::Operands, _rows: [u32; 2]) {
+                // SAFETY: by `Cta::new`'s contract.
+                unsafe {
+                    if $n > PARTIAL_COLS {
+                        issue_partial::<I>(&mut acc.partial, a, b);
+                        wgmma::wait_group::<0>();
+                        promote::<0, $regs>(acc);
+                    }
+                    let further = u32::saturating_sub($n, PARTIAL_COLS) * ROW_BYTES;
+                    issue_partial::<I>(&mut acc.partial, a, advanced(b as u64, further) as u32);
                 }
             }
 

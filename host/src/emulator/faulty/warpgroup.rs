@@ -9,6 +9,7 @@ use crate::kernels::shape::{GlobalAddr, SmemAddr};
 
 impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
     type Acc = Accumulator;
+    type Operands = [SmemAddr; 2];
     type Panel = Panel;
     type Rounded = Rounded;
 
@@ -17,14 +18,22 @@ impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
     }
 
     fn issue_mma(&self, acc: &mut Accumulator, a: SmemAddr, b: SmemAddr, accumulate: bool) {
-        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, a, PANEL_ROWS, b, accumulate);
+        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, [a, b], [PANEL_ROWS, C::TILE_N], accumulate);
     }
 
-    fn issue_mma_of_rows(&self, acc: &mut Accumulator, a: SmemAddr, rows: u32, b: SmemAddr, accumulate: bool) {
+    fn issue_mma_of_rows(&self, acc: &mut Accumulator, [a, b]: [SmemAddr; 2], rows: [u32; 2], accumulate: bool) {
         if let Some(Effect::Early(barrier)) = self.strike(Op::IssueMma) {
             self.arrive_early(barrier, a);
         }
-        WarpgroupMma::<C>::issue_mma_of_rows(self.agent, acc, a, rows, b, accumulate);
+        WarpgroupMma::<C>::issue_mma_of_rows(self.agent, acc, [a, b], rows, accumulate);
+    }
+
+    fn operands(&self, a: SmemAddr, b: SmemAddr) -> [SmemAddr; 2] {
+        WarpgroupMma::<C>::operands(self.agent, a, b)
+    }
+
+    fn issue_mma_at(&self, acc: &mut Accumulator, operands: [SmemAddr; 2], rows: [u32; 2]) {
+        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, operands, rows, true);
     }
 
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Accumulator) {
