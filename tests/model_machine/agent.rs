@@ -7,7 +7,7 @@ use super::memory::{Memory, Payload};
 use super::tensor::Reading;
 use super::waiting::Key;
 use super::watch::record_of;
-use loom::sync::atomic::Ordering;
+use loom::sync::atomic::{Ordering, fence};
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -266,6 +266,21 @@ impl<C: TileConfig> PutSignals for Agent<C> {
 
     fn store_release_gpu(&self, addr: GlobalAddr, value: u32) {
         self.store(addr, value);
+    }
+
+    fn fence_sys(&self) {
+        self.engine.borrow().check_release();
+        if !matches!(self.cta.mutant, Some(Mutant::RelaxedStore(_))) {
+            fence(Ordering::Release);
+        }
+    }
+
+    fn store_fenced_sys(&self, addr: GlobalAddr, value: u32) {
+        let word = self.cta.memory.word(addr);
+        if !self.is(Mutant::NoStore(word.name, value)) {
+            word.store(value, Ordering::Relaxed, self.cta.words_are_fresh);
+            self.cta.memory.waiting.note_write(word.key());
+        }
     }
 
     fn fetch_add_acq_rel_gpu(&self, addr: GlobalAddr, value: u32) -> u32 {

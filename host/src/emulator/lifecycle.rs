@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::clock::View;
+use super::clock::{Clock, View};
 use super::launch::KernelLaunch;
 use super::shadow::Shadow;
 use super::trace::EventKind;
@@ -109,6 +109,7 @@ impl World {
             on_groups: false,
             stores: 0,
             fenced_stores: 0,
+            fenced: Clock::default(),
             signalled_stores: 0,
             groups: Vec::new(),
             mma_issued: 0,

@@ -1,6 +1,7 @@
 //! Words in global memory that agents share.
 
 use super::agent::Agent;
+use super::clock::Clock;
 use super::memory::Scope;
 use super::trace::EventKind;
 use super::violation::{Failure, Violation};
@@ -25,6 +26,20 @@ impl PutSignals for Agent<'_> {
 
     fn store_release_gpu(&self, addr: GlobalAddr, value: u32) {
         self.op(|w, me| w.store_release(me, addr, value, Scope::Gpu));
+    }
+
+    fn fence_sys(&self) {
+        self.op(|w, me| {
+            w.agents[me].fenced = w.release(me).generic;
+            Ok(())
+        });
+    }
+
+    fn store_fenced_sys(&self, addr: GlobalAddr, value: u32) {
+        self.op(|w, me| {
+            let fenced = w.agents[me].fenced.clone();
+            w.store_word(me, addr, value, Scope::Sys, fenced)
+        });
     }
 
     fn fetch_add_acq_rel_gpu(&self, addr: GlobalAddr, value: u32) -> u32 {
@@ -72,14 +87,26 @@ impl World {
         value: u32,
         scope: Scope,
     ) -> Result<(), Failure> {
+        let released = self.release(me).generic;
+        self.store_word(me, addr, value, scope, released)
+    }
+
+    /// Stores a word that passes on `released`.
+    fn store_word(
+        &mut self,
+        me: usize,
+        addr: GlobalAddr,
+        value: u32,
+        scope: Scope,
+        released: Clock,
+    ) -> Result<(), Failure> {
         self.memory.word(addr)?;
         self.check_scope(me, addr, scope)?;
         self.check_stores_before_release(me, addr)?;
-        let released = self.release(me);
         let rank = self.agents[me].place.rank;
         self.memory.bytes_mut(addr, 4)?.copy_from_slice(&value.to_le_bytes());
         let word = self.memory.words.entry(addr.0).or_default();
-        word.released = released.generic;
+        word.released = released;
         word.writer = Some((rank, scope));
         word.version += 1;
         let waiters = std::mem::take(&mut word.waiters);

@@ -71,6 +71,8 @@ pub(super) struct AgentState {
     pub(super) stores: u32,
     /// Stores up to this one have been crossed by a proxy fence after their completion.
     pub(super) fenced_stores: u32,
+    /// What it had to release at its latest `fence_sys`.
+    pub(super) fenced: Clock,
     /// Stores known complete at the last signal.
     pub(super) signalled_stores: u32,
     pub(super) groups: Vec<StoreGroup>,

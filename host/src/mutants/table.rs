@@ -216,6 +216,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::ExpectTxLong), FEW, &[V::Deadlock], ONCE),
     mutant(first(Fault::EarlySignal), FEW, &[V::SignalBeforeData], ONCE),
     mutant(at(Fault::MissingProxyFence, 1), FEW, &[V::MissingProxyFence], ONCE),
+    mutant(first(Fault::UnfencedSignals), FEW, &[V::Race], ONCE),
     mutant(first(Fault::LostSignal), FEW, &[V::Deadlock], ONCE),
     mutant(first(Fault::WrongSlot), FEW, &[V::OutOfBounds], ONCE),
     mutant(first(Fault::DroppedStore), FEW, &[V::ReadOfUnwrittenGlobal], ONCE),
@@ -233,6 +234,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(Plant::new(Fault::SkippedCredit).on_rank(0), THREE, &[V::Deadlock], ONCE),
     mutant(Plant::new(Fault::WrongRankCredit).on_rank(1), THREE, &[V::Deadlock], ONCE),
     mutant(Plant::new(Fault::CreditAtGpuScope).on_rank(0), THREE, &[V::ScopeTooNarrow], ONCE),
+    mutant(Plant::new(Fault::UnfencedCredit).on_rank(0), THREE, &[V::SlotOverwrittenBeforeCredit], ONCE),
     mutant(
         Plant::new(Fault::LostExit).on_rank(0),
         THREE.over(Transport::Push, Placement::Epilogue, 2, 0),

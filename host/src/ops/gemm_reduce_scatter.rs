@@ -247,7 +247,7 @@ impl GemmReduceScatter {
                 mix: self.mix(m, rank, entry, num_ctas),
                 watchdog: self.watchdog(rank),
             };
-            launches[rank] = Some(RankLaunch { rank, entry, maps, args, num_ctas, overlaps_previous: false });
+            launches[rank] = Some(RankLaunch { rank, entry, maps, args, num_ctas, overlaps_previous: true });
         }
         Ok(launches)
     }

@@ -45,7 +45,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
     fn new<M: Signals>(m: &M, args: &'a GemmReduceScatterArgs, at: CtaPosition) -> Self {
         let tiles = SharedTiles { m: args.m, n: args.n, world: args.world, tile_n: C::TILE_N };
-        let epoch = m.load_acquire_gpu(own_workspace::<C>(args).epoch());
+        let epoch = m.load_settled_gpu(own_workspace::<C>(args).epoch());
         Self { args, at, tiles, epoch, config: core::marker::PhantomData }
     }
 
@@ -112,6 +112,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
             load_operands::<M, C, STAGES>(&ring, &mut state, 0, tile.col, [0, k_tiles], [a_box, C::B_BOX])?;
             nth += 1;
         }
+        m.let_next_start();
         Ok(())
     }
 
@@ -129,10 +130,11 @@ impl<'a, C: TileConfig> Call<'a, C> {
             })?;
             m.wait_group_complete::<0>();
             m.fence_proxy_async_global();
+            m.fence_sys();
             let mut step = 0;
             while step < self.args.world {
                 if let Some(owner) = self.owner(step) {
-                    m.store_release_sys(self.of(owner).signal(self.rank(), tile.index), self.epoch);
+                    m.store_fenced_sys(self.of(owner).signal(self.rank(), tile.index), self.epoch);
                 }
                 step += 1;
             }
@@ -246,6 +248,8 @@ impl<'a, C: TileConfig> Call<'a, C> {
 impl<C: TileConfig, const STAGES: u32> Kernel for FewRowsReduceScatter<C, STAGES> {
     type Args = GemmReduceScatterArgs;
     type Config = C;
+
+    const OVERLAPS_PREVIOUS: bool = true;
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {

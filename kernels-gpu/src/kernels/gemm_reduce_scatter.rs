@@ -59,7 +59,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         epilogue: Option<&'a EpilogueArgs>,
         at: CtaPosition,
     ) -> Self {
-        let epoch = m.load_acquire_gpu(own_workspace::<C>(args).epoch());
+        let epoch = m.load_settled_gpu(own_workspace::<C>(args).epoch());
         Self { args, epilogue, at, tiles: tiles::<C>(args), epoch, config: core::marker::PhantomData }
     }
 
@@ -476,6 +476,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatter<C, STAGES> {
     #[inline(always)]
     fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition) {
         let (rank, own) = (Rank(args.rank), own_workspace::<C>(args));
+        let epoch = m.load_settled_gpu(own.epoch());
         let left_before = m.fetch_add_acq_rel_gpu(own.exit_count(), 1);
         if left_before + 1 != at.num_ctas {
             return;
@@ -485,15 +486,15 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatter<C, STAGES> {
             m.store_release_sys(args.watchdog.aborted(), 1);
             return;
         }
-        m.store_release_gpu(own.exit_count(), 0);
-        let epoch = m.load_acquire_gpu(own.epoch());
+        m.fence_sys();
         let mut sender = 0;
         while sender < args.world {
             if sender != args.rank {
-                m.store_release_sys(workspace::<C>(args, Rank(sender)).credit(rank), epoch);
+                m.store_fenced_sys(workspace::<C>(args, Rank(sender)).credit(rank), epoch);
             }
             sender += 1;
         }
-        m.store_release_gpu(own.epoch(), epoch.wrapping_add(1));
+        m.store_settled_gpu(own.exit_count(), 0);
+        m.store_settled_gpu(own.epoch(), epoch.wrapping_add(1));
     }
 }

@@ -107,7 +107,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     #[inline(always)]
     fn epoch<M: Signals + Reread>(&self, m: &M) -> u32 {
-        m.settle(m.load_acquire_gpu(own_workspace::<C>(self.args).epoch()))
+        m.settle(m.load_settled_gpu(own_workspace::<C>(self.args).epoch()))
     }
 
     /// What roles keep of `tile`.

@@ -105,6 +105,13 @@ pub trait Signals {
     fn load_acquire_sys(&self, addr: GlobalAddr) -> u32;
     /// `ld.acquire.gpu.u32`, the same answer for every thread of the role.
     fn load_acquire_gpu(&self, addr: GlobalAddr) -> u32;
+
+    /// The same for a word of this GPU that nobody writes while a role may still read it, so that the kernel's start is all the
+    /// order that it needs: `ld.relaxed.gpu.u32`, whose latency nobody waits for before the value is used.
+    #[inline(always)]
+    fn load_settled_gpu(&self, addr: GlobalAddr) -> u32 {
+        self.load_acquire_gpu(addr)
+    }
 }
 
 /// Writes of such words, by one thread.
@@ -113,6 +120,18 @@ pub trait PutSignals: Signals {
     fn store_release_sys(&self, addr: GlobalAddr, value: u32);
     /// `st.release.gpu.u32`.
     fn store_release_gpu(&self, addr: GlobalAddr, value: u32);
+
+    /// For a word of this GPU that is next read when this kernel has ended: `st.relaxed.gpu.u32`.
+    #[inline(always)]
+    fn store_settled_gpu(&self, addr: GlobalAddr, value: u32) {
+        self.store_release_gpu(addr, value);
+    }
+
+    /// `fence.acq_rel.sys`: each later [`Self::store_fenced_sys`] releases what came before the fence. For several words it is
+    /// one wait instead of one a word.
+    fn fence_sys(&self);
+    /// `st.relaxed.sys.u32`, behind a [`Self::fence_sys`].
+    fn store_fenced_sys(&self, addr: GlobalAddr, value: u32);
     /// `atom.add.acq_rel.gpu.u32`; returns the value before.
     fn fetch_add_acq_rel_gpu(&self, addr: GlobalAddr, value: u32) -> u32;
 }

@@ -350,6 +350,12 @@ impl Signals for Thread {
         // SAFETY: as above.
         unsafe { memory::load_acquire_gpu(addr.0) }
     }
+
+    #[inline(always)]
+    fn load_settled_gpu(&self, addr: GlobalAddr) -> u32 {
+        // SAFETY: as above.
+        unsafe { memory::load_relaxed_gpu(addr.0) }
+    }
 }
 
 impl Signals for Warpgroup {
@@ -363,6 +369,12 @@ impl Signals for Warpgroup {
     fn load_acquire_gpu(&self, addr: GlobalAddr) -> u32 {
         // SAFETY: as in `load_acquire_sys`.
         unsafe { sync::broadcast(self.thread % 32 == 0, || memory::load_acquire_gpu(addr.0)) }
+    }
+
+    #[inline(always)]
+    fn load_settled_gpu(&self, addr: GlobalAddr) -> u32 {
+        // SAFETY: as in `load_acquire_sys`; every lane reads, and finds the same.
+        unsafe { memory::load_relaxed_gpu(addr.0) }
     }
 }
 
@@ -383,6 +395,24 @@ impl PutSignals for Thread {
     fn fetch_add_acq_rel_gpu(&self, addr: GlobalAddr, value: u32) -> u32 {
         // SAFETY: as for loads.
         unsafe { memory::fetch_add_acq_rel_gpu(addr.0, value) }
+    }
+
+    #[inline(always)]
+    fn store_settled_gpu(&self, addr: GlobalAddr, value: u32) {
+        // SAFETY: as for loads.
+        unsafe { memory::store_relaxed_gpu(addr.0, value) }
+    }
+
+    #[inline(always)]
+    fn fence_sys(&self) {
+        // SAFETY: a fence.
+        unsafe { memory::fence_sys() }
+    }
+
+    #[inline(always)]
+    fn store_fenced_sys(&self, addr: GlobalAddr, value: u32) {
+        // SAFETY: as for loads.
+        unsafe { memory::store_relaxed_sys(addr.0, value) }
     }
 }
 

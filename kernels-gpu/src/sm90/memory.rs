@@ -33,6 +33,9 @@ load!(
     /// `ld.acquire.gpu`.
     load_acquire_gpu, "ld.acquire.gpu.global.u32");
 load!(
+    /// `ld.relaxed.gpu`.
+    load_relaxed_gpu, "ld.relaxed.gpu.global.u32");
+load!(
     /// `ld.relaxed.sys`.
     load_relaxed_sys, "ld.relaxed.sys.global.u32");
 load!(
@@ -45,8 +48,18 @@ store!(
     /// `st.release.gpu`.
     store_release_gpu, "st.release.gpu.global.u32");
 store!(
+    /// `st.relaxed.gpu`.
+    store_relaxed_gpu, "st.relaxed.gpu.global.u32");
+store!(
     /// `st.relaxed.sys`.
     store_relaxed_sys, "st.relaxed.sys.global.u32");
+
+/// `fence.acq_rel.sys`.
+#[inline(always)]
+pub unsafe fn fence_sys() {
+    // SAFETY: a fence.
+    unsafe { asm!("fence.acq_rel.sys;", options(nostack)) }
+}
 
 /// `atom.add.acq_rel.gpu`; the value before.
 #[inline(always)]

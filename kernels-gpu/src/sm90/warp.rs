@@ -122,6 +122,12 @@ impl Signals for Warp {
         // SAFETY: as above.
         unsafe { sync::broadcast(self.is_first(), || memory::load_acquire_gpu(addr.0)) }
     }
+
+    #[inline(always)]
+    fn load_settled_gpu(&self, addr: GlobalAddr) -> u32 {
+        // SAFETY: as above; every lane reads, and finds the same.
+        unsafe { memory::load_relaxed_gpu(addr.0) }
+    }
 }
 
 impl PutSignals for Warp {
@@ -153,6 +159,25 @@ impl PutSignals for Warp {
         unsafe {
             sync::sync_warp();
             sync::broadcast(self.is_first(), || memory::fetch_add_acq_rel_gpu(addr.0, value))
+        }
+    }
+
+    #[inline(always)]
+    fn fence_sys(&self) {
+        // SAFETY: as for releases; the lane that fences is the one that stores.
+        unsafe {
+            sync::sync_warp();
+            if self.is_first() {
+                memory::fence_sys();
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn store_fenced_sys(&self, addr: GlobalAddr, value: u32) {
+        if self.is_first() {
+            // SAFETY: as for loads.
+            unsafe { memory::store_relaxed_sys(addr.0, value) }
         }
     }
 }

@@ -18,6 +18,8 @@ pub(super) enum Op {
     StoreSys,
     StoreGpu,
     FetchAdd,
+    /// `fence_sys`.
+    FenceSys,
     LoadBox,
     StoreBox,
     LoadBytes,
@@ -287,6 +289,10 @@ faults! {
     WrongRankCredit => "wrong-rank-credit", Leave, Op::StoreSys, Effect::Neighbour;
     /// The last CTA to leave returns a credit at gpu scope.
     CreditAtGpuScope => "credit-at-gpu-scope", Leave, Op::StoreSys, Effect::Narrow;
+    /// The last CTA to leave returns a credit that releases nothing.
+    UnfencedCredit => "unfenced-credit", Leave, Op::FenceSys, Effect::Omit;
+    /// The storer of few rows sends signals that release nothing.
+    UnfencedSignals => "unfenced-signals", Storer, Op::FenceSys, Effect::Omit;
     /// A CTA leaves without being counted, so the epoch does not advance.
     LostExit => "lost-exit", Leave, Op::FetchAdd, Effect::Omit;
 

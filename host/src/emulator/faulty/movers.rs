@@ -79,6 +79,21 @@ impl PutSignals for Faulty<'_> {
         }
     }
 
+    fn fence_sys(&self) {
+        if self.strike(Op::FenceSys).is_none() {
+            self.agent.fence_sys();
+        }
+    }
+
+    fn store_fenced_sys(&self, addr: GlobalAddr, value: u32) {
+        match self.strike(Op::StoreSys) {
+            Some(Effect::Omit) => {}
+            Some(Effect::Narrow) => self.agent.store_release_gpu(addr, value),
+            Some(Effect::Neighbour) => self.agent.store_fenced_sys(addr.plus(4), value),
+            _ => self.agent.store_fenced_sys(addr, value),
+        }
+    }
+
     fn fetch_add_acq_rel_gpu(&self, addr: GlobalAddr, value: u32) -> u32 {
         match self.strike(Op::FetchAdd) {
             Some(Effect::Omit) => self.agent.load_acquire_gpu(addr),
