@@ -234,7 +234,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(Plant::new(Fault::SkippedCredit).on_rank(0), THREE, &[V::Deadlock], ONCE),
     mutant(Plant::new(Fault::WrongRankCredit).on_rank(1), THREE, &[V::Deadlock], ONCE),
     mutant(Plant::new(Fault::CreditAtGpuScope).on_rank(0), THREE, &[V::ScopeTooNarrow], ONCE),
-    mutant(Plant::new(Fault::UnfencedCredit).on_rank(0), THREE, &[V::SlotOverwrittenBeforeCredit], ONCE),
+    mutant(Plant::new(Fault::UnfencedCredit).on_rank(0), FAR_AHEAD, &[V::SlotOverwrittenBeforeCredit], ONCE),
     mutant(
         Plant::new(Fault::LostExit).on_rank(0),
         THREE.over(Transport::Push, Placement::Epilogue, 2, 0),

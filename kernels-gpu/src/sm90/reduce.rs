@@ -31,17 +31,22 @@ impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: Operand
             let exists = |i: u32| first_row + i * ROWS_AT_ONCE < job.rows;
             // SAFETY: zero bits are the float 0. An array literal would become a loop over local memory.
             let mut sums: [[f32; 8]; 4] = unsafe { core::mem::zeroed() };
+            // Two slots at a time: their accesses are on their way together.
             let mut slot = 0;
             while slot < job.slots {
-                let at = src + slot as u64 * job.slot_stride;
-                // SAFETY: rows that exist have been written by the slot's sender, whose signal was acquired.
-                let load = |i: u32| if exists(i) { unsafe { memory::load_v4(at + offset(i)) } } else { [0; 4] };
-                let chunks = [load(0), load(1), load(2), load(3)];
-                add_chunk::<O>(&mut sums[0], chunks[0]);
-                add_chunk::<O>(&mut sums[1], chunks[1]);
-                add_chunk::<O>(&mut sums[2], chunks[2]);
-                add_chunk::<O>(&mut sums[3], chunks[3]);
-                slot += 1;
+                let load = |slot: u32, i: u32| {
+                    let at = src + slot as u64 * job.slot_stride + offset(i);
+                    // SAFETY: rows that exist have been written by the slot's sender, whose signal was acquired.
+                    if slot < job.slots && exists(i) { unsafe { memory::load_v4(at) } } else { [0; 4] }
+                };
+                let first = [load(slot, 0), load(slot, 1), load(slot, 2), load(slot, 3)];
+                let second = [load(slot + 1, 0), load(slot + 1, 1), load(slot + 1, 2), load(slot + 1, 3)];
+                add_chunks::<O>(&mut sums, first);
+                // Zeros instead of a slot would change the sign of a zero.
+                if slot + 1 < job.slots {
+                    add_chunks::<O>(&mut sums, second);
+                }
+                slot += 2;
             }
             if let Some(finish) = &job.finish {
                 finish_chunks::<O>(&mut sums, job, finish, col, |i| first_row + i * ROWS_AT_ONCE);
@@ -128,6 +133,15 @@ unsafe fn load_word<O: ElementType>(addr: u64, exist: u32, word: u32) -> u32 {
             0
         }
     }
+}
+
+/// Adds a thread's four chunks.
+#[inline(always)]
+fn add_chunks<O: ElementType>(sums: &mut [[f32; 8]; 4], chunks: [[u32; 4]; 4]) {
+    add_chunk::<O>(&mut sums[0], chunks[0]);
+    add_chunk::<O>(&mut sums[1], chunks[1]);
+    add_chunk::<O>(&mut sums[2], chunks[2]);
+    add_chunk::<O>(&mut sums[3], chunks[3]);
 }
 
 /// Adds a chunk: eight 16-bit elements, or four f32 into the first four sums.
