@@ -481,12 +481,14 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatter<C, STAGES> {
         if left_before + 1 != at.num_ctas {
             return;
         }
-        if m.load_acquire_sys(own.abort()) != 0 {
+        // On its way during the fence.
+        let aborted = m.load_relaxed_sys(own.abort());
+        m.fence_sys();
+        if aborted != 0 {
             // Whoever raised it may have left no record: the host must hear of it all the same.
             m.store_release_sys(args.watchdog.aborted(), 1);
             return;
         }
-        m.fence_sys();
         let mut sender = 0;
         while sender < args.world {
             if sender != args.rank {

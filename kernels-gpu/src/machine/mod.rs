@@ -103,6 +103,12 @@ pub trait Stopwatch {
 pub trait Signals {
     /// `ld.acquire.sys.u32`, the same answer for every thread of the role.
     fn load_acquire_sys(&self, addr: GlobalAddr) -> u32;
+    /// The same where nothing is read on the strength of the answer: `ld.relaxed.sys.u32`, whose latency nobody waits for before the
+    /// value is used.
+    #[inline(always)]
+    fn load_relaxed_sys(&self, addr: GlobalAddr) -> u32 {
+        self.load_acquire_sys(addr)
+    }
     /// `ld.acquire.gpu.u32`, the same answer for every thread of the role.
     fn load_acquire_gpu(&self, addr: GlobalAddr) -> u32;
 

@@ -356,6 +356,12 @@ impl Signals for Thread {
         // SAFETY: as above.
         unsafe { memory::load_relaxed_gpu(addr.0) }
     }
+
+    #[inline(always)]
+    fn load_relaxed_sys(&self, addr: GlobalAddr) -> u32 {
+        // SAFETY: as above.
+        unsafe { memory::load_relaxed_sys(addr.0) }
+    }
 }
 
 impl Signals for Warpgroup {
