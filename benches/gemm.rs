@@ -138,8 +138,8 @@ impl Bench<'_> {
         operands.result(operands.extents[0])
     }
 
-    /// Each tile whole, cut into parts and cut into runs, beside what a plan chooses by itself and what it takes where no call
-    /// may start before the one ahead has ended.
+    /// Each tile whole, cut into parts and cut into runs, and 64×64 with as few columns as make one wave, beside what a plan chooses
+    /// by itself and what it takes where no call may start before the one ahead has ended.
     fn cuts(&self, report: &mut Report) -> Result<()> {
         let cut = [[128, 256], [128, 128], [64, 128], [128, 64], [64, 64]];
         let whole = [[128, 192], [128, 176], [128, 144], [128, 96], [64, 192], [64, 96]];
@@ -147,7 +147,8 @@ impl Bench<'_> {
         let of_cut = |tile| [named(tile), "parts".to_string(), "runs".to_string()];
         let first = std::iter::once("nt M×N×K, µs".to_string());
         let last = ["chosen", "tile", "chosen / best", "not early", "early / not"].map(str::to_string);
-        let tiles = cut.into_iter().flat_map(of_cut).chain(whole.into_iter().map(named));
+        let narrow = std::iter::once("columns".to_string());
+        let tiles = cut.into_iter().flat_map(of_cut).chain(narrow).chain(whole.into_iter().map(named));
         let mut table = Table::new(first.chain(tiles).chain(last));
         for extents in [
             [8192, 1280, 8192],
@@ -165,6 +166,8 @@ impl Bench<'_> {
             [128, 6144, 12288],
             [1, 4608, 12288],
             [1, 12288, 6144],
+            [1, 6144, 12288],
+            [16, 4608, 12288],
             [8192, 7168, 8192],
             [8192, 12288, 1536],
             [8192, 6144, 12288],
@@ -176,13 +179,22 @@ impl Bench<'_> {
             let sets = num_sets(Operands::set_bytes(extents, m));
             let operands = Operands::new(self.gpu, &self.stream, Layout::Nt, extents, m, sets, 1)?;
             let fixed =
-                |tile, split_k| Gemm::builder(&self.world, 0).shape(m, n, k).tile(tile).split_k(split_k).build();
+                |tile: [u32; 2], split_k| Gemm::builder(&self.world, 0).shape(m, n, k).tile(tile).split_k(split_k);
+            // What could have fewer columns is whole with all of them.
+            let whole_of = |tile: [u32; 2], split_k| match (tile[1], split_k) {
+                (64, SplitK::Never) => fixed(tile, split_k).tile_cols(64).build(),
+                _ => fixed(tile, split_k).build(),
+            };
+            let tiles_a_row = (self.world.ctas(0) as usize / m.div_ceil(64)).max(1);
+            let cols = n.div_ceil(tiles_a_row).next_multiple_of(8).min(64);
             let mut plans = Vec::new();
             for tile in cut {
                 let cuts = [SplitK::Never, SplitK::Always, SplitK::Runs];
-                plans.extend(cuts.into_iter().map(|cut| fixed(tile, cut)).collect::<Result<Vec<_>>>()?);
+                plans.extend(cuts.into_iter().map(|cut| whole_of(tile, cut)).collect::<Result<Vec<_>>>()?);
             }
-            plans.extend(whole.into_iter().map(|tile| fixed(tile, SplitK::Never)).collect::<Result<Vec<_>>>()?);
+            let narrow_at = plans.len();
+            plans.push(fixed([64, 64], SplitK::Never).tile_cols(cols as u32).build()?);
+            plans.extend(whole.into_iter().map(|tile| whole_of(tile, SplitK::Never)).collect::<Result<Vec<_>>>()?);
             plans.push(self.plan(Layout::Nt, extents, 0)?);
             plans.push(Gemm::builder(&self.world, 0).shape(m, n, k).dependent_launch(false).build()?);
             let us: Vec<f64> = self.seconds_of(&plans, &operands)?.into_iter().map(|seconds| seconds * 1e6).collect();
@@ -193,6 +205,7 @@ impl Bench<'_> {
             let shape = format!("{m}×{n}×{k}");
             let mut cells = vec![shape.clone()];
             cells.extend(fixed.iter().chain([chosen]).map(|us| format!("{us:.1}")));
+            cells[1 + narrow_at] += &format!(" by {cols}");
             cells.push(named(plans[fixed.len()].tile_of(m)?));
             cells.push(format!("{:.3}", chosen / best));
             cells.push(format!("{not_early:.1}"));

@@ -103,6 +103,11 @@ fn cases_cover_every_choice() {
     for tile in [[128, 256], [64, 128], [128, 128]] {
         some(&format!("tile {tile:?}"), &|c| c.tile == Some(tile));
     }
+    for tile in [None, Some([64, 64]), Some([128, 64])] {
+        some(&format!("fewer columns, tile {tile:?}"), &|c| {
+            c.tile_cols.is_some() && c.tile == tile && c.form.is_none()
+        });
+    }
     some("few rows", &|c| c.op == FuzzOp::GemmReduceScatter && (1..=128).contains(&c.case.m));
     some("M = 0", &|c| c.case.m == 0);
     some("N = 0", &|c| c.case.n == 0);

@@ -176,6 +176,24 @@ fn every_tile_is_right_over_its_grids() -> TestResult {
 }
 
 #[test]
+fn tiles_of_fewer_columns_have_the_bits_of_whole_ones() -> TestResult {
+    suite::narrow::every_tile_over_its_grids(&world(1, 1))?;
+    suite::narrow::rows_end_anywhere(&world(1, 2), 70)?;
+    suite::narrow::plans_choose_columns_by_themselves(&world(1, 3), 130)?;
+    suite::narrow::calls_with_an_epilogue_are_not_narrowed(&world(1, 4))
+}
+
+#[test]
+fn a_nan_stays_in_its_row_and_column_of_narrow_tiles() -> TestResult {
+    suite::narrow::a_nan_stays_in_its_row_and_column(&world(1, 1))
+}
+
+#[test]
+fn columns_that_no_kernel_can_have_are_refused() -> TestResult {
+    suite::narrow::what_it_cannot_do_is_refused(&world(1, 1))
+}
+
+#[test]
 fn boxes_of_a_are_cut_to_few_rows() -> TestResult {
     suite::tiles::boxes_of_a_are_cut_to_few_rows(&world(1, 1))
 }

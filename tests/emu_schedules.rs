@@ -9,6 +9,7 @@ mod suite;
 use rayon::prelude::*;
 use suite::epilogue::FORMS;
 use suite::fuzz::{FuzzCase, FuzzOp, number_from, run_in_a_row};
+use suite::narrow::TILES as NARROW_TILES;
 use suite::{Case, WAYS};
 use tilewire::emulator::{Copies, Delay, EmulatorOptions, Turns};
 use tilewire::kernels::abi::{Placement, Transport};
@@ -88,6 +89,7 @@ impl Run {
             form: None,
             split_k: SplitK::Never,
             tile: None,
+            tile_cols: None,
             raster_group: [1, 16][pick(11, 2)],
             head_start: [1, 2, u32::MAX][pick(32, 3)],
             gap: 8,
@@ -107,6 +109,10 @@ impl Run {
         }
         let tiles = case.tiles();
         case.tile = tiles.get(pick(15, 1 + tiles.len())).copied();
+        if pick(40, 4) == 0 {
+            let tile = pick(41, NARROW_TILES.iter().filter(|tile| tiles.contains(tile)).count().max(1));
+            case = case.narrowed(tile, [8, 16, 40, 48, 56][pick(42, 5)]);
+        }
         let mut options = EmulatorOptions::with_seed(number);
         options.schedule.yield_per_1024 = [64, 256, 1024][pick(4, 3)];
         options.schedule.turns = [Turns::Uniform, Turns::Sticky, Turns::Priority][pick(5, 3)];
@@ -132,8 +138,10 @@ impl Run {
         let Case { m, n, k, layout, .. } = self.case.case;
         let cuts = self.case.op == FuzzOp::Gemm;
         let raster_group = if cuts { self.case.raster_group } else { 8 };
-        let case =
+        let mut case =
             FuzzCase { case: Case::new(m, n, k).layout(layout), raster_group, head_start: 1, ..self.case.clone() };
+        // A tile of fewer columns has the bits of the whole one.
+        case.tile_cols = case.tile_cols.and(case.tile).map(|[_, cols]| cols);
         let ctas = if cuts { self.ctas - self.case.case.sm_margin } else { 3 };
         Problem { name: format!("{case:?} on {ctas} CTAs"), case, ctas }
     }
@@ -232,6 +240,11 @@ fn schedules_cover_every_way_kernel_and_world_size() {
     for tile in [[128, 192], [128, 176], [128, 144], [128, 96], [64, 192], [64, 96]] {
         // Each is one of twelve of some plain products.
         at_least(4, &format!("plain {tile:?}"), &|c| !is_fused(c) && c.tile == Some(tile));
+    }
+    for tile in NARROW_TILES {
+        some(&format!("{tile:?} of fewer columns"), &|c| {
+            c.tile_cols.is_some() && (c.tile, c.form) == (Some(tile), None)
+        });
     }
     some("consumers in turns over ranks", &|c| is_fused(c) && c.ranks > 1 && c.tile == Some([128, 192]));
     let few_rows =

@@ -236,6 +236,22 @@ fn every_tile_over_its_grids(_: &Gpu) -> TestResult {
     suite::tiles::every_tile_over_its_grids(&virtual_ranks(1)?)
 }
 
+fn tiles_of_fewer_columns_have_the_bits_of_whole_ones(_: &Gpu) -> TestResult {
+    let world = virtual_ranks(1)?;
+    suite::narrow::every_tile_over_its_grids(&world)?;
+    suite::narrow::rows_end_anywhere(&world, 70)?;
+    suite::narrow::plans_choose_columns_by_themselves(&world, 5000)?;
+    suite::narrow::calls_with_an_epilogue_are_not_narrowed(&world)
+}
+
+fn a_nan_stays_in_its_row_and_column_of_narrow_tiles(_: &Gpu) -> TestResult {
+    suite::narrow::a_nan_stays_in_its_row_and_column(&virtual_ranks(1)?)
+}
+
+fn columns_that_no_kernel_can_have_are_refused(_: &Gpu) -> TestResult {
+    suite::narrow::what_it_cannot_do_is_refused(&virtual_ranks(1)?)
+}
+
 fn boxes_of_a_are_cut_to_few_rows(_: &Gpu) -> TestResult {
     suite::tiles::boxes_of_a_are_cut_to_few_rows(&virtual_ranks(1)?)
 }
@@ -269,6 +285,15 @@ fn main() -> ExitCode {
         Case::one("every_call_waits_for_the_one_ahead", every_call_waits_for_the_one_ahead),
         Case::one("cut_tiles_lose_no_stage", cut_tiles_lose_no_stage),
         Case::one("every_tile_over_its_grids", every_tile_over_its_grids),
+        Case::one(
+            "tiles_of_fewer_columns_have_the_bits_of_whole_ones",
+            tiles_of_fewer_columns_have_the_bits_of_whole_ones,
+        ),
+        Case::one(
+            "a_nan_stays_in_its_row_and_column_of_narrow_tiles",
+            a_nan_stays_in_its_row_and_column_of_narrow_tiles,
+        ),
+        Case::one("columns_that_no_kernel_can_have_are_refused", columns_that_no_kernel_can_have_are_refused),
         Case::one("boxes_of_a_are_cut_to_few_rows", boxes_of_a_are_cut_to_few_rows),
         Case::one("calls_of_other_rows_share_a_plan", calls_of_other_rows_share_a_plan),
         Case::one("padding_stays_as_it_was", padding_stays_as_it_was),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tilewire::emulator::EmulatorOptions;
 use tilewire::kernels::abi::{Placement, Transport};
 use tilewire::kernels::config::Element;
-use tilewire::ops::{Gemm, GemmReduceScatter, RankMatrices};
+use tilewire::ops::{Gemm, GemmBuilder, GemmReduceScatter, RankMatrices};
 use tilewire::world::{Buffer, EmulatedOptions};
 use tilewire::{Error, Layout, MatrixArg, Variant, World};
 
@@ -43,14 +43,13 @@ fn reduce_scatter(input: &mut Input, world: &World, shape: [usize; 3]) -> Result
         .build()
 }
 
-fn gemm(input: &mut Input, world: &World, rank: usize, shape: [usize; 3]) -> Result<Gemm, Error> {
+fn gemm<'w>(input: &mut Input, world: &'w World, rank: usize, shape: [usize; 3]) -> GemmBuilder<'w> {
     let [m, n, k] = shape;
     Gemm::builder(world, rank)
         .shape(m, n, k)
         .variant(variant(input))
         .sm_margin(input.pick([0, 0, 1, 2, 3, u32::MAX]))
         .raster_group(input.pick([16, 1, 0, u32::MAX]))
-        .build()
 }
 
 /// An error that a user may get for what is only an argument: it says something.
@@ -74,7 +73,10 @@ pub fn plan(data: &[u8]) {
         }
     } else {
         let rank = usize::from(input.byte() % 10);
-        gemm(&mut input, &world, rank, shape).map_or_else(|error| is_said(&error), drop);
+        let builder = gemm(&mut input, &world, rank, shape);
+        let tile_cols = input.pick([None, None, Some(8), Some(48), Some(7), Some(0), Some(u32::MAX)]);
+        let builder = tile_cols.into_iter().fold(builder, |builder, cols| builder.tile_cols(cols));
+        builder.build().map_or_else(|error| is_said(&error), drop);
     }
 }
 
@@ -115,7 +117,7 @@ pub fn operands(data: &[u8]) {
         d: matrix(input, &buffers[rank][2]),
     };
     let ended = if is_gemm {
-        let Ok(plan) = gemm(&mut input, &world, 0, shape) else { return };
+        let Ok(plan) = gemm(&mut input, &world, 0, shape).build() else { return };
         let (m, given) = (input.extent(), matrices(&mut input, 0));
         // SAFETY: emulated memory: an address that is not there is an error of the emulator.
         unsafe { plan.launch(m, &given, None) }.and_then(|()| plan.finish())

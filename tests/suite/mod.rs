@@ -8,6 +8,7 @@ pub mod epilogue_over_ranks;
 pub mod few_rows;
 pub mod fp8;
 pub mod fuzz;
+pub mod narrow;
 pub mod raw;
 pub mod split;
 pub mod tiles;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::epilogue::{RawEpilogue, Result2d, TensorEpilogue, not_planned};
 use super::gemm_reduce_scatter::RankMatrices;
 use super::gemm_shares::Shares;
-use super::maps::maps;
+use super::maps::{cut_to_columns, maps};
 use super::reduce_scatter_builder::{DEFAULT_DEADLINE, DEFAULT_RASTER_GROUP};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
@@ -14,7 +14,7 @@ use crate::kernels::collective::result::whole_steps;
 use crate::kernels::entries::Op;
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
 use crate::plan::operand::MapSpec;
-use crate::plan::select::{Choice, Cut, Selection, Work, can_store, eligible, taken};
+use crate::plan::select::{Choice, Cut, MayCut, Selection, Work, can_store, eligible, taken};
 use crate::plan::{RankLaunch, Scales, SplitK, TensorScales, Variant, check};
 use crate::world::{FaultRecords, RawStream, SymmetricBuffer, Tensor, World};
 
@@ -32,6 +32,7 @@ pub struct GemmBuilder<'w> {
     raster_group: u32,
     split_k: SplitK,
     tile: Option<[u32; 2]>,
+    tile_cols: Option<u32>,
     dependent_launch: bool,
     deadline: Duration,
 }
@@ -89,6 +90,14 @@ impl GemmBuilder<'_> {
         self
     }
 
+    /// Columns of a tile in calls without an epilogue that take 64×64 or 128×64, which can also have fewer: as many as should be
+    /// fastest unless told otherwise. A multiple of 8 up to 64, in layout nt, for 16-bit operands and results. Such tiles are
+    /// not cut along K, so results have the bits of [`SplitK::Never`].
+    pub fn tile_cols(mut self, cols: u32) -> Self {
+        self.tile_cols = Some(cols);
+        self
+    }
+
     /// SMs left free for other work.
     pub fn sm_margin(mut self, sm_margin: u32) -> Self {
         self.sm_margin = sm_margin;
@@ -127,7 +136,8 @@ impl GemmBuilder<'_> {
     /// Checks everything and loads the kernel.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a shape the copy engine cannot take or an `sm_margin` that leaves no SM; [`Error::NoGpu`] or
+    /// [`Error::Argument`] for a shape the copy engine cannot take, an `sm_margin` that leaves no SM, or `tile_cols` that no
+    /// kernel of the plan can have; [`Error::NoGpu`] or
     /// [`Error::Driver`] from the machine.
     pub fn build(self) -> Result<Gemm> {
         let world = self.world.clone();
@@ -138,6 +148,7 @@ impl GemmBuilder<'_> {
         let (max_m, n, k) =
             (check::extent("max_m", self.max_m)?, check::extent("n", self.n)?, check::extent("k", self.k)?);
         let work = Work { m: max_m, n, k, ctas: world.ctas(self.rank) - self.sm_margin };
+        let may = MayCut::checked(self.split_k, self.tile_cols, self.variant, self.tile)?;
         let select = |op| -> Result<Selection> {
             self.variant.entry_with(op, self.tile)?;
             let entries: Vec<_> = eligible(op, self.variant, self.tile).filter(|entry| can_store(entry, n)).collect();
@@ -146,17 +157,18 @@ impl GemmBuilder<'_> {
                 let rule = format!("it is for rows of D that are whole steps of 16 bytes, and n is {n}");
                 return Err(Error::argument("tile", format!("{rows} × {cols}"), rule));
             }
-            let entries = taken(entries, work, self.split_k);
+            let entries = taken(entries, work, may);
             for &entry in &entries {
-                check::tile_count(max_m, n, entry.tile_extent())?;
+                // What a plan narrows by itself fills two waves at most.
+                check::tile_count(max_m, n, may.fixed(entry).unwrap_or(Cut::NONE).tile_of(entry))?;
                 world.load(entry)?;
             }
-            Ok(Selection::new(entries, self.split_k))
+            Ok(Selection::new(entries, may))
         };
         let plain = select(Op::Gemm)?;
         let epilogue = if self.has_epilogue { Some(select(Op::GemmEpilogue)?) } else { None };
         let all: Vec<_> = plain.entries.iter().chain(epilogue.iter().flat_map(|of| &of.entries)).copied().collect();
-        let shares = Shares::new(&world, self.rank, &all, work, self.split_k)?;
+        let shares = Shares::new(&world, self.rank, &all, work, may)?;
         let words = world.symmetric(WORDS_BYTES)?;
         world.write(self.rank, words.base(self.rank), &[0; WORDS_BYTES as usize])?;
         Ok(Gemm {
@@ -195,6 +207,7 @@ impl Gemm {
             raster_group: DEFAULT_RASTER_GROUP,
             split_k: SplitK::default(),
             tile: None,
+            tile_cols: None,
             deadline: DEFAULT_DEADLINE,
         }
     }
@@ -248,13 +261,13 @@ impl Gemm {
         Ok(RankMatrices { a: a.arg(), b: b.arg(), d: d.arg() })
     }
 
-    /// Rows and columns of the tile that a call of `m` rows without an epilogue takes.
+    /// Rows and columns of the tiles of a call of `m` rows without an epilogue.
     ///
     /// # Errors
     /// [`Error::Argument`] if `m` exceeds the plan's rows.
     pub fn tile_of(&self, m: usize) -> Result<[u32; 2]> {
         let choice = self.choose(&self.plain, m)?;
-        Ok(choice.map_or([0; 2], |choice| choice.entry.tile_extent()))
+        Ok(choice.map_or([0; 2], |choice| choice.tile_extent()))
     }
 
     /// Waits for the calls on the world's own streams, and reports a fault.
@@ -378,12 +391,16 @@ impl Gemm {
     /// The kernel of `selection` for a call; there is one.
     fn choose(&self, selection: &Selection, m: usize) -> Result<Option<Choice>> {
         let choice = selection.choose(Work { m: self.rows(m)?, n: self.n, k: self.k, ctas: self.ctas() });
-        Ok(choice.map(|choice| if self.shares.is_some() { choice } else { Choice { cut: Cut::NONE, ..choice } }))
+        let can_be = |choice: &Choice| self.shares.is_some() || !choice.cut.is_along_k();
+        Ok(choice.map(|choice| if can_be(&choice) { choice } else { Choice { cut: Cut::NONE, ..choice } }))
     }
 
     fn prepare(&self, m: usize, given: &RankMatrices, scales: Scales, choice: Choice) -> Result<RankLaunch<GemmArgs>> {
         let (m, n, k, rank) = (self.rows(m)?, self.n, self.k, self.rank);
-        let maps = maps(self.variant, choice.entry, [m, m, n, k], [given.a, given.b, given.d], rank)?;
+        let mut maps = maps(self.variant, choice.entry, [m, m, n, k], [given.a, given.b, given.d], rank)?;
+        if choice.cut.cols > 0 {
+            maps = cut_to_columns(maps, choice.entry, choice.cut.cols);
+        }
         let base = self.words.base(rank);
         let mut peer_aborts = [GlobalAddr(0); MAX_WORLD];
         peer_aborts[0] = base;
@@ -407,7 +424,7 @@ impl Gemm {
             shares: self.shares.as_ref().map_or(GlobalAddr(0), Shares::addr),
             share_room: Work::room(self.ctas(), choice.entry),
             abreast: choice.cut.abreast,
-            tile_cols: choice.entry.tile[1],
+            tile_cols: choice.tile_extent()[1],
             d: GlobalAddr(given.d.addr),
             // Not checked where there are no rows, nor used.
             d_stride: given.d.row_stride.saturating_mul(u64::from(self.variant.output.bytes())),

@@ -4,8 +4,7 @@ use crate::error::Result;
 use crate::kernels::collective::share::{share_bytes, word_offset};
 use crate::kernels::entries::Entry;
 use crate::kernels::shape::GlobalAddr;
-use crate::plan::SplitK;
-use crate::plan::select::Work;
+use crate::plan::select::{MayCut, Work};
 use crate::world::{Buffer, World};
 
 /// The memory of one plan: sums, then words.
@@ -20,7 +19,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Memory for calls of at most `work.m` rows; none where no call may cut a tile.
+    /// Memory for calls of at most `work.m` rows; none where no call may cut a tile along K.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) if there is not enough.
@@ -29,9 +28,9 @@ impl Shares {
         rank: usize,
         entries: &[&'static Entry],
         work: Work,
-        split_k: SplitK,
+        may: MayCut,
     ) -> Result<Option<Self>> {
-        let cut = entries.iter().filter(|entry| work.may_split(entry, split_k));
+        let cut = entries.iter().filter(|entry| work.may_split(entry, may));
         let sizes = cut.map(|entry| {
             let (tile, room) = (entry.tile_extent(), Work::room(work.ctas, entry));
             (word_offset(tile, room), share_bytes(tile, room))
@@ -68,7 +67,7 @@ mod tests {
     use crate::matrix::Matrix;
     use crate::ops::Gemm;
     use crate::plan::select::{choose, eligible};
-    use crate::plan::{Layout, Variant};
+    use crate::plan::{Layout, SplitK, Variant};
     use crate::reference::gemm;
     use crate::world::{EmulatedOptions, Tensor};
 
@@ -92,7 +91,7 @@ mod tests {
             let work = Work { m: m as u32, n: N as u32, k: K as u32, ctas: CTAS };
             choose(entries, work, split_k).unwrap()
         });
-        assert!(choices.iter().all(|choice| choice.cut.is_some()), "{choices:?}");
+        assert!(choices.iter().all(|choice| choice.cut.is_along_k()), "{choices:?}");
         assert!(choices.iter().any(|choice| choice.entry != choices[0].entry), "{choices:?}");
         for seed in 0..8 {
             let emulator = EmulatorOptions::with_seed(seed);

@@ -1,7 +1,7 @@
 //! What the tensor maps of a call describe.
 
 use crate::error::Result;
-use crate::kernels::abi::MAPS;
+use crate::kernels::abi::{MAPS, Operand};
 use crate::kernels::entries::{Entry, Op};
 use crate::plan::Variant;
 use crate::plan::operand::{MapSpec, MatrixArg, MatrixRole};
@@ -32,4 +32,15 @@ pub(crate) fn maps(
         d_map,
         None,
     ])
+}
+
+/// Maps of a call whose tiles have `cols` columns, fewer than the kernel's: it cuts the boxes of B and D in the same way.
+pub(crate) fn cut_to_columns(mut maps: [Option<MapSpec>; MAPS], entry: &Entry, cols: u32) -> [Option<MapSpec>; MAPS] {
+    if let Some(b) = &mut maps[Operand::B as usize] {
+        b.tile_box = entry.boxes[1].cut_to(cols);
+    }
+    if let Some(d) = &mut maps[Operand::D as usize] {
+        d.box_row_bytes = cols * entry.output.bytes();
+    }
+    maps
 }

@@ -1,5 +1,5 @@
-//! Which compiled kernel a plain GEMM takes, and whether it cuts tiles along K. Pure: what can run is one question
-//! (`eligible`), what is best another (`choose`).
+//! Which compiled kernel a plain GEMM takes, and whether it cuts tiles along K or into fewer columns. Pure: what can run is
+//! one question (`eligible`), what is best another (`choose`).
 
 use std::cell::Cell;
 
@@ -8,26 +8,8 @@ use crate::kernels::entries::{ENTRIES, Entry, Op};
 use crate::kernels::schedule::split_k::all_given;
 
 pub(crate) use super::cost::Work;
+pub(crate) use super::cut::{COLS_STEP, Cut, MayCut, SplitK, narrows};
 use super::variant::{MIDDLE_TILE, SHARED_TILES, SMALL_TILE, TURNS_TILE, Variant, WAVE_TILES, main_tile};
-
-/// Whether tiles of a plain GEMM may be cut along K, so that every SM has the same work.
-///
-/// A cut tile is added up from parts. Which tiles are cut, and in which order their parts are added, depends on the shape, the
-/// number of SMs, the tile and the raster group alone: the same bits in every call, but not the bits of an uncut tile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum SplitK {
-    /// Where it should be faster.
-    #[default]
-    Auto,
-    /// Never: every element of D is one sum in the order of K, whatever the number of SMs.
-    Never,
-    /// Into parts of the last wave's tiles, wherever the tiles are no whole number of waves and there is memory for it, faster or
-    /// not.
-    Always,
-    /// Into runs of equal length, one a CTA, over all tiles, where these are no whole number of waves, have at most four rows, and
-    /// at least two stages a CTA; as [`Self::Always`] elsewhere.
-    Runs,
-}
 
 /// Elements of sums that a plan has room for, for each CTA: a whole number of tiles of every kind.
 const ROOM_A_CTA: u32 = 128 * 256;
@@ -54,37 +36,21 @@ const LEAST_RUN: u64 = 2;
 /// measured at 16 rows: slower than uncut.
 const MOST_ABREAST: u64 = 4;
 
-/// What is cut: so many tiles into so many parts each, or all into runs, so many tiles abreast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
-    pub tiles: u32,
-    pub parts: u32,
-    pub abreast: u32,
-}
-
-impl Cut {
-    pub const NONE: Self = Self::into_parts(0, 1);
-
-    pub const fn into_parts(tiles: u32, parts: u32) -> Self {
-        Self { tiles, parts, abreast: 0 }
-    }
-
-    pub const fn into_runs(abreast: u32) -> Self {
-        Self { tiles: 0, parts: 1, abreast }
-    }
-
-    /// Whether any tile may be cut.
-    #[cfg(test)]
-    pub fn is_some(self) -> bool {
-        self.tiles > 0 || self.abreast > 0
-    }
-}
+/// Most waves that narrower tiles are made to fill.
+const MOST_NARROW_WAVES: u32 = 2;
 
 /// A kernel, and what it cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub entry: &'static Entry,
     pub cut: Cut,
+}
+
+impl Choice {
+    /// Rows and columns of the call's tiles.
+    pub fn tile_extent(&self) -> [u32; 2] {
+        self.cut.tile_of(self.entry)
+    }
 }
 
 impl Work {
@@ -94,13 +60,19 @@ impl Work {
         ctas.saturating_mul(ROOM_A_CTA / (rows * cols))
     }
 
-    /// Ways to cut, if waves are not full: the last wave from two parts of each of its tiles up; everything into runs.
-    fn cuts(&self, entry: &Entry, split_k: SplitK) -> impl Iterator<Item = Cut> {
-        let tiles = if entry.splits { (self.tiles(entry) % u64::from(self.ctas)) as u32 } else { 0 };
+    /// Ways to cut, if waves are not full: the last wave from two parts of each of its tiles up; everything into runs; into
+    /// narrower tiles.
+    fn cuts(&self, entry: &Entry, may: MayCut) -> impl Iterator<Item = Cut> + use<> {
+        let fixed = may.fixed(entry);
+        let tiles = if self.may_split(entry, may) {
+            (self.tiles(entry.tile_extent()) % u64::from(self.ctas)) as u32
+        } else {
+            0
+        };
         let most = self.k_tiles(entry).min(u64::from(MOST_PARTS)) as u32;
         let room = Self::room(self.ctas, entry);
         let runs = (tiles > 0).then(|| self.abreast(entry)).flatten();
-        let (takes_parts, takes_runs) = match split_k {
+        let (takes_parts, takes_runs) = match may.split_k {
             SplitK::Never => (false, false),
             SplitK::Auto => (true, true),
             SplitK::Always => (true, false),
@@ -108,7 +80,22 @@ impl Work {
         };
         let parts = (2..=most).filter(move |parts| takes_parts && tiles > 0 && all_given(tiles, *parts) <= room);
         let runs = runs.filter(|_| takes_runs).map(Cut::into_runs);
-        parts.map(move |parts| Cut::into_parts(tiles, parts)).chain(runs)
+        let takes_columns = fixed.is_none() && matches!(may.split_k, SplitK::Auto | SplitK::Never);
+        let columns = takes_columns.then(|| self.narrower(entry)).into_iter().flatten().map(Cut::into_columns);
+        parts.map(move |parts| Cut::into_parts(tiles, parts)).chain(runs).chain(columns).chain(fixed)
+    }
+
+    /// Columns of tiles that fill one wave and two with as many tiles as there is room for, where they are fewer than the kernel's.
+    fn narrower(&self, entry: &Entry) -> impl Iterator<Item = u32> + use<> {
+        let ([rows, cols], Self { m, n, ctas, .. }) = (entry.tile_extent(), *self);
+        let waves = if narrows(entry) { 1..=MOST_NARROW_WAVES } else { 1..=0 };
+        let abreast = m.div_ceil(rows).max(1);
+        let fewest = move |waves: u32| {
+            // Most tiles of a row of them.
+            let most = waves.saturating_mul(ctas) / abreast;
+            (most > 0).then(|| n.div_ceil(most).checked_next_multiple_of(COLS_STEP)).flatten()
+        };
+        waves.filter_map(fewest).filter(move |narrower| (1..cols).contains(narrower))
     }
 
     /// Tiles abreast, where everything can be cut into runs of at least [`LEAST_RUN`] stages. Each CTA gives one part away at most,
@@ -116,16 +103,17 @@ impl Work {
     fn abreast(&self, entry: &Entry) -> Option<u32> {
         let [rows, _] = entry.tile_extent();
         let abreast = u64::from(self.m.div_ceil(rows));
-        let stages = self.tiles(entry) * self.k_tiles(entry);
+        let stages = self.tiles(entry.tile_extent()) * self.k_tiles(entry);
         let can = abreast <= MOST_ABREAST.min(u64::from(self.ctas))
             && u32::try_from(stages).is_ok()
             && stages >= LEAST_RUN * u64::from(self.ctas);
         can.then_some(abreast as u32)
     }
 
-    /// Whether a call of so many rows or fewer may cut tiles.
-    pub fn may_split(&self, entry: &Entry, split_k: SplitK) -> bool {
-        split_k != SplitK::Never && entry.splits && self.m > 0 && self.n > 0 && self.k_tiles(entry) >= 2
+    /// Whether a call of so many rows or fewer may cut tiles along K.
+    pub fn may_split(&self, entry: &Entry, may: MayCut) -> bool {
+        let is_allowed = may.split_k != SplitK::Never && may.fixed(entry).is_none();
+        is_allowed && entry.splits && self.m > 0 && self.n > 0 && self.k_tiles(entry) >= 2
     }
 }
 
@@ -155,10 +143,11 @@ fn sampled_rows(max_m: u32) -> impl Iterator<Item = u32> {
 
 /// Those of `entries` that calls of up to `most.m` rows take: what a plan compiles. A call of rows between those that are asked for
 /// chooses among them.
-pub(crate) fn taken(entries: Vec<&'static Entry>, most: Work, split_k: SplitK) -> Vec<&'static Entry> {
+pub(crate) fn taken(entries: Vec<&'static Entry>, most: Work, may: impl Into<MayCut>) -> Vec<&'static Entry> {
+    let may = may.into();
     let mut is_taken = vec![false; entries.len()];
     for m in sampled_rows(most.m) {
-        let choice = choose(&entries, Work { m, ..most }, split_k);
+        let choice = choose(&entries, Work { m, ..most }, may);
         let at = choice.and_then(|choice| entries.iter().position(|entry| entry.name == choice.entry.name));
         if let Some(is_taken) = is_taken.get_mut(at.unwrap_or(0)) {
             *is_taken = true;
@@ -171,13 +160,13 @@ pub(crate) fn taken(entries: Vec<&'static Entry>, most: Work, split_k: SplitK) -
 #[derive(Debug)]
 pub(crate) struct Selection {
     pub entries: Vec<&'static Entry>,
-    split_k: SplitK,
+    may: MayCut,
     last: Cell<Option<(Work, Choice)>>,
 }
 
 impl Selection {
-    pub fn new(entries: Vec<&'static Entry>, split_k: SplitK) -> Self {
-        Self { entries, split_k, last: Cell::new(None) }
+    pub fn new(entries: Vec<&'static Entry>, may: impl Into<MayCut>) -> Self {
+        Self { entries, may: may.into(), last: Cell::new(None) }
     }
 
     /// The best for a call; none if there is no kernel.
@@ -185,7 +174,7 @@ impl Selection {
         match self.last.get() {
             Some((of, choice)) if of == work => Some(choice),
             _ => {
-                let choice = choose(&self.entries, work, self.split_k)?;
+                let choice = choose(&self.entries, work, self.may)?;
                 self.last.set(Some((work, choice)));
                 Some(choice)
             }
@@ -194,15 +183,16 @@ impl Selection {
 }
 
 /// The best of `entries`, which are not none, for a call.
-pub(crate) fn choose(entries: &[&'static Entry], work: Work, split_k: SplitK) -> Option<Choice> {
+pub(crate) fn choose(entries: &[&'static Entry], work: Work, may: impl Into<MayCut>) -> Option<Choice> {
+    let may = may.into();
     let mut best: Option<(f64, Choice)> = None;
     let some_splits = entries.iter().any(|entry| entry.splits);
     for &entry in entries {
         // Who wants cuts does not want a kernel that has none, if there is another.
-        let stays_whole = work.cuts(entry, split_k).next().is_none() && (entry.splits || !some_splits);
-        let may_stay_whole = matches!(split_k, SplitK::Auto | SplitK::Never) || stays_whole;
-        let whole = may_stay_whole.then_some(Cut::NONE);
-        for cut in whole.into_iter().chain(work.cuts(entry, split_k)) {
+        let stays_whole = work.cuts(entry, may).next().is_none() && (entry.splits || !some_splits);
+        let may_stay_whole = matches!(may.split_k, SplitK::Auto | SplitK::Never) || stays_whole;
+        let whole = (may_stay_whole && may.fixed(entry).is_none()).then_some(Cut::NONE);
+        for cut in whole.into_iter().chain(work.cuts(entry, may)) {
             let cost = work.cost(entry, cut);
             // Of equals the first: the main tile, whole, in few parts.
             if best.is_none_or(|(least, _)| cost < least) {
@@ -232,33 +222,49 @@ mod tests {
         assert_eq!((choice.entry.tile_extent(), choice.cut), ([128, 256], Cut::NONE));
     }
 
-    /// The table of cuts in `docs/performance.md`.
+    /// What a row of the table of cuts says about a choice.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Kind {
+        Whole,
+        AlongK,
+        Columns(u32),
+    }
+
+    /// The table of cuts in `docs/performance.md`; cuts into columns are expected of the model, not measured yet.
     #[test]
     fn what_was_measured_to_be_fastest_is_chosen() {
-        for (m, n, k, tile, is_cut) in [
-            (8192, 1280, 8192, [128, 128], false),
-            (8192, 7168, 8192, [128, 176], false),
-            (8192, 12288, 1536, [128, 176], false),
-            (8192, 6144, 12288, [128, 176], false),
-            (2048, 4608, 12288, TURNS_TILE, false),
-            (2048, 12288, 1536, TURNS_TILE, false),
-            (512, 12288, 6144, TURNS_TILE, false),
-            (512, 4608, 12288, [128, 144], false),
-            (512, 12288, 1536, TURNS_TILE, false),
-            (512, 6144, 12288, TURNS_TILE, false),
-            (128, 12288, 6144, [64, 192], false),
-            (128, 4608, 12288, [64, 128], true),
-            (128, 6144, 12288, [64, 96], false),
-            (128, 12288, 1536, [64, 192], false),
-            (64, 8192, 8192, [64, 64], false),
-            (16, 12288, 6144, [64, 96], false),
-            (16, 6144, 12288, [64, 64], true),
-            (16, 12288, 1536, [64, 96], false),
-            (1, 4608, 12288, [64, 64], true),
-            (1, 12288, 6144, [64, 96], false),
+        use Kind::{AlongK, Columns, Whole};
+        for (m, n, k, tile, kind) in [
+            (8192, 1280, 8192, [128, 128], Whole),
+            (8192, 7168, 8192, [128, 176], Whole),
+            (8192, 12288, 1536, [128, 176], Whole),
+            (8192, 6144, 12288, [128, 176], Whole),
+            (2048, 4608, 12288, TURNS_TILE, Whole),
+            (2048, 12288, 1536, TURNS_TILE, Whole),
+            (512, 12288, 6144, TURNS_TILE, Whole),
+            (512, 4608, 12288, [128, 144], Whole),
+            (512, 12288, 1536, TURNS_TILE, Whole),
+            (512, 6144, 12288, TURNS_TILE, Whole),
+            (128, 12288, 6144, [64, 192], Whole),
+            (128, 4608, 12288, [64, 128], AlongK),
+            (128, 6144, 12288, [64, 96], Whole),
+            (128, 12288, 1536, [64, 192], Whole),
+            (64, 8192, 8192, [64, 64], Whole),
+            (16, 12288, 6144, [64, 96], Whole),
+            (16, 6144, 12288, [64, 64], Columns(48)),
+            (16, 4608, 12288, [64, 64], Columns(40)),
+            (16, 12288, 1536, [64, 96], Whole),
+            (1, 6144, 12288, [64, 64], Columns(48)),
+            (1, 4608, 12288, [64, 64], Columns(40)),
+            (1, 12288, 6144, [64, 96], Whole),
         ] {
-            let choice = on_h200(m, n, k);
-            assert_eq!((choice.entry.tile_extent(), choice.cut.is_some()), (tile, is_cut), "{m}×{n}×{k}");
+            let Choice { entry, cut } = on_h200(m, n, k);
+            let found = match cut {
+                cut if cut.is_along_k() => AlongK,
+                Cut { cols: 0, .. } => Whole,
+                Cut { cols, .. } => Columns(cols),
+            };
+            assert_eq!((entry.tile_extent(), found), (tile, kind), "{m}×{n}×{k}");
         }
     }
 
@@ -287,7 +293,7 @@ mod tests {
             let Choice { entry, cut } = on_h200(m, n, k);
             assert_eq!(entry.tile[0], 64, "{work:?}");
             // 96 SMs take what memory delivers.
-            let units = work.tiles(entry) - u64::from(cut.tiles) + u64::from(cut.tiles * cut.parts);
+            let units = work.tiles(cut.tile_of(entry)) - u64::from(cut.tiles) + u64::from(cut.tiles * cut.parts);
             assert!(units >= 96 || cut.abreast > 0, "{work:?}: {} by {cut:?}", entry.name);
         }
     }
@@ -335,8 +341,8 @@ mod tests {
 
     #[test]
     fn short_sums_are_not_worth_sharing() {
-        assert_eq!(on_h200(128, 256, 64).cut, Cut::NONE);
-        assert_eq!(on_h200(300, 300, 100).cut, Cut::NONE);
+        assert!(!on_h200(128, 256, 64).cut.is_along_k());
+        assert!(!on_h200(300, 300, 100).cut.is_along_k());
     }
 
     #[test]
@@ -344,9 +350,9 @@ mod tests {
         // No tile fills whole waves.
         let work = Work { m: 200, n: 300, k: 256, ctas: 7 };
         for variant in Variant::supported(Op::Gemm) {
-            assert_eq!(chosen(variant, work, SplitK::Never).cut, Cut::NONE);
+            assert!(!chosen(variant, work, SplitK::Never).cut.is_along_k(), "{variant}");
             let splits = variant.entry(Op::Gemm).unwrap().splits;
-            assert_eq!(chosen(variant, work, SplitK::Always).cut.is_some(), splits, "{variant}");
+            assert_eq!(chosen(variant, work, SplitK::Always).cut.is_along_k(), splits, "{variant}");
         }
     }
 
@@ -361,6 +367,45 @@ mod tests {
         assert_eq!(cut([512, 4608, 12288], [64, 128]).abreast, 0, "eight rows of tiles");
         assert_eq!(cut([128, 128, 64], [128, 128]), Cut::NONE, "one stage for 132 CTAs");
         assert_eq!(cut([128, 128 * 132, 4096], [128, 128]), Cut::NONE, "a whole wave");
+    }
+
+    #[test]
+    fn narrower_tiles_fill_waves_and_are_one_sum_in_the_order_of_k() {
+        const NONE: [u32; 0] = [];
+        let columns = |entry, [m, n]: [u32; 2], ctas, split_k: SplitK| {
+            let cuts = Work { m, n, k: 4096, ctas }.cuts(entry, split_k.into());
+            cuts.filter(|cut| cut.cols > 0).map(|cut| cut.cols).collect::<Vec<_>>()
+        };
+        let of = |op, tile| Variant::default().entry_of(op, tile).unwrap();
+        let (small, two) = (of(Op::Gemm, [64, 64]), of(Op::Gemm, [128, 64]));
+        for split_k in [SplitK::Auto, SplitK::Never] {
+            assert_eq!(columns(small, [16, 6144], 132, split_k), [48, 24]);
+            assert_eq!(columns(small, [1, 4608], 132, split_k), [40, 24]);
+            assert_eq!(columns(two, [128, 6144], 132, split_k), [48, 24]);
+            assert_eq!(columns(small, [200, 4608], 132, split_k), NONE, "more than two waves");
+            assert_eq!(columns(small, [65, 4608], 132, split_k), [40], "two rows of tiles, two waves");
+            assert_eq!(columns(small, [1, 1], 132, split_k), [8, 8]);
+            assert_eq!(columns(small, [0, 0], 132, split_k), NONE, "nothing to cut");
+            assert_eq!(columns(small, [u32::MAX, u32::MAX], 132, split_k), NONE);
+        }
+        assert_eq!(columns(small, [16, 6144], 132, SplitK::Always), NONE);
+        assert_eq!(columns(small, [16, 6144], 132, SplitK::Runs), NONE);
+        assert_eq!(columns(of(Op::GemmEpilogue, [64, 64]), [16, 6144], 132, SplitK::Auto), NONE);
+        assert_eq!(columns(of(Op::Gemm, [64, 96]), [16, 6144], 132, SplitK::Auto), NONE);
+    }
+
+    #[test]
+    fn a_wish_for_columns_is_met_by_kernels_that_can() {
+        let may = MayCut { split_k: SplitK::Auto, cols: Some(24) };
+        let work = Work { m: 16, n: 6144, k: 12288, ctas: 132 };
+        for tile in [[64, 64], [128, 64]] {
+            let entries: Vec<_> = eligible(Op::Gemm, Variant::default(), Some(tile)).collect();
+            let choice = choose(&entries, work, may).unwrap();
+            assert_eq!((choice.cut, choice.tile_extent()), (Cut::into_columns(24), [tile[0], 24]));
+            assert!(!work.may_split(entries[0], may) && work.may_split(entries[0], SplitK::Auto.into()));
+        }
+        let other: Vec<_> = eligible(Op::Gemm, Variant::default(), Some([64, 128])).collect();
+        assert_eq!(choose(&other, work, may), choose(&other, work, SplitK::Auto));
     }
 
     #[test]
@@ -394,7 +439,7 @@ mod tests {
         for entry in eligible(Op::Gemm, Variant::default(), None) {
             for (m, n, ctas) in [(2048, 4608, 132), (1, 8, 132), (1 << 20, 257, 7), (64, 12288, 33)] {
                 let work = Work { m, n, k: u32::MAX, ctas };
-                for cut in work.cuts(entry, SplitK::Auto) {
+                for cut in work.cuts(entry, SplitK::Auto.into()) {
                     let given = if cut.abreast > 0 { ctas } else { all_given(cut.tiles, cut.parts) };
                     assert!(given <= Work::room(ctas, entry), "{work:?}: {cut:?}");
                 }

@@ -32,6 +32,9 @@ impl Plan {
                 if let Some(tile) = fuzz.tile {
                     builder = builder.tile(tile);
                 }
+                if let Some(cols) = fuzz.tile_cols {
+                    builder = builder.tile_cols(cols);
+                }
                 if fuzz.form.is_some() {
                     builder = builder.with_epilogue();
                 }

@@ -17,7 +17,7 @@ use tilewire::world::World;
 use tilewire::{Layout, SplitK, Variant};
 
 use super::epilogue::{FORMS, Form};
-use super::{Case, TestResult, WAYS};
+use super::{Case, TestResult, WAYS, narrow};
 
 pub use expect::compare;
 pub use given::Given;
@@ -59,6 +59,8 @@ pub struct FuzzCase {
     pub split_k: SplitK,
     /// The tile, where it is not left to the plan.
     pub tile: Option<[u32; 2]>,
+    /// Columns of the tiles of plain products that can have fewer, where they are not left to the plan.
+    pub tile_cols: Option<u32>,
     pub raster_group: u32,
     /// Tiles of each CTA for others before own ones come between, by consumers in turns.
     pub head_start: u32,
@@ -137,6 +139,7 @@ impl FuzzCase {
             form: None,
             split_k: [SplitK::Auto, SplitK::Never, SplitK::Always, SplitK::Runs][draw(30, 4)],
             tile: None,
+            tile_cols: None,
             raster_group: [1, 2, 3, 16, u32::MAX][draw(16, 5)],
             head_start: [1, 2, 3, u32::MAX][draw(36, 4)],
             gap: [0, 0, 1, 8, 40][draw(17, 5)],
@@ -150,6 +153,9 @@ impl FuzzCase {
         if draw(34, 2) == 0 {
             let tiles = fuzz.tiles();
             fuzz.tile = tiles.get(draw(35, tiles.len())).copied();
+        }
+        if draw(37, 2) == 0 {
+            fuzz = fuzz.narrowed(draw(38, 1 + narrow::TILES.len()), 8 * (1 + draw(39, 8) as u32));
         }
         fuzz
     }
@@ -166,6 +172,17 @@ impl FuzzCase {
         };
         let is_there = Variant::supported(op).any(|variant| variant == self.variant());
         Self { form: is_there.then_some(form), ..self }
+    }
+
+    /// With tiles of `cols` columns: of the kernel that `tile` is the number of, or, behind the last, of whichever the plan takes.
+    /// The same where no kernel can.
+    pub fn narrowed(self, tile: usize, cols: u32) -> Self {
+        let tiles: Vec<_> = self.tiles().into_iter().filter(|tile| narrow::TILES.contains(tile)).collect();
+        if self.op != FuzzOp::Gemm || self.case.layout != Layout::Nt || self.output.bytes() != 2 || tiles.is_empty() {
+            return self;
+        }
+        let split_k = if self.split_k == SplitK::Auto { SplitK::Auto } else { SplitK::Never };
+        Self { tile: tiles.get(tile).copied(), tile_cols: Some(cols), split_k, ..self }
     }
 
     /// Whether calls take scales beside the epilogue's.
