@@ -109,8 +109,10 @@ impl Run {
         }
         let tiles = case.tiles();
         case.tile = tiles.get(pick(15, 1 + tiles.len())).copied();
-        if pick(40, 4) == 0 {
-            let tile = pick(41, NARROW_TILES.iter().filter(|tile| tiles.contains(tile)).count().max(1));
+        // Tiles of other columns are never cut, and seldom drawn.
+        if pick(40, 8) == 0 && case.tile.is_none_or(|[_, cols]| cols.is_power_of_two()) {
+            // With an epilogue there is only one that narrows.
+            let tile = if case.form.is_some() { 0 } else { pick(41, NARROW_TILES.len()) };
             case = case.narrowed(tile, [8, 16, 40, 48, 56][pick(42, 5)]);
         }
         let mut options = EmulatorOptions::with_seed(number);

@@ -88,7 +88,7 @@ impl Work {
     /// Columns of tiles that fill one wave and two with as many tiles as there is room for, where they are fewer than the kernel's.
     fn narrower(&self, entry: &Entry) -> impl Iterator<Item = u32> + use<> {
         let ([rows, cols], Self { m, n, ctas, .. }) = (entry.tile_extent(), *self);
-        let waves = if narrows(entry) { 1..=MOST_NARROW_WAVES } else { 1..=0 };
+        let waves = 1..=if narrows(entry) { MOST_NARROW_WAVES } else { 0 };
         let abreast = m.div_ceil(rows).max(1);
         let fewest = move |waves: u32| {
             // Most tiles of a row of them.

@@ -154,7 +154,7 @@ impl FuzzCase {
             let tiles = fuzz.tiles();
             fuzz.tile = tiles.get(draw(35, tiles.len())).copied();
         }
-        if draw(37, 2) == 0 {
+        if draw(37, 6) == 0 {
             fuzz = fuzz.narrowed(draw(38, 1 + narrow::TILES.len()), 8 * (1 + draw(39, 8) as u32));
         }
         fuzz
@@ -174,15 +174,16 @@ impl FuzzCase {
         Self { form: is_there.then_some(form), ..self }
     }
 
-    /// With tiles of `cols` columns: of the kernel that `tile` is the number of, or, behind the last, of whichever the plan takes.
-    /// The same where no kernel can.
+    /// A plain product of 16-bit operands as one in tiles of `cols` columns: in the layout and with results of a type for which there
+    /// are such, by the kernel that `tile` is the number of, or, behind the last, by whichever the plan takes.
     pub fn narrowed(self, tile: usize, cols: u32) -> Self {
-        let tiles: Vec<_> = self.tiles().into_iter().filter(|tile| narrow::TILES.contains(tile)).collect();
-        if self.op != FuzzOp::Gemm || self.case.layout != Layout::Nt || self.output.bytes() != 2 || tiles.is_empty() {
+        if self.op != FuzzOp::Gemm || self.input.bytes() != 2 {
             return self;
         }
-        let split_k = if self.split_k == SplitK::Auto { SplitK::Auto } else { SplitK::Never };
-        Self { tile: tiles.get(tile).copied(), tile_cols: Some(cols), split_k, ..self }
+        let of = Self { case: self.case.layout(Layout::Nt), output: self.input, ..self };
+        let tiles: Vec<_> = of.tiles().into_iter().filter(|tile| narrow::TILES.contains(tile)).collect();
+        let split_k = if of.split_k == SplitK::Auto { SplitK::Auto } else { SplitK::Never };
+        Self { tile: tiles.get(tile).copied(), tile_cols: Some(cols), split_k, ..of }
     }
 
     /// Whether calls take scales beside the epilogue's.
