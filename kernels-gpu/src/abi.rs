@@ -70,7 +70,7 @@ pub struct Watchdog {
     pub world: u32,
     /// Abort words of all ranks, by rank.
     pub peer_aborts: [GlobalAddr; MAX_WORLD],
-    /// Longest wait within a CTA: [`Self::local_deadline_ns`] of the deadline and the ranks.
+    /// Longest wait for a copy within a CTA: [`Self::local_deadline_ns`] of the deadline and the ranks.
     pub local_ns: u64,
 }
 
@@ -84,7 +84,12 @@ impl Watchdog {
     /// How long a wait of this kind may take, where `deadline_ns` is not 0.
     #[inline(always)]
     pub const fn limit_ns(&self, kind: WaitKind) -> u64 {
-        if kind.is_remote() { self.deadline_ns } else { self.local_ns }
+        match kind {
+            _ if kind.is_remote() => self.deadline_ns,
+            WaitKind::StageFull | WaitKind::PartialFull => self.local_ns,
+            // Behind somebody who may wait for a copy: a little longer, so that not chance decides which of them reports.
+            _ => self.local_ns.saturating_add(self.local_ns / 64),
+        }
     }
 
     /// How long waits within a CTA may take among `world` ranks.
@@ -426,7 +431,11 @@ mod tests {
             (7, 1, 7),
         ] {
             assert_eq!(of(deadline_ns, world).limit_ns(WaitKind::Signal), deadline_ns);
-            assert_eq!(of(deadline_ns, world).limit_ns(WaitKind::ResultFull), local);
+            for copied in [WaitKind::StageFull, WaitKind::PartialFull] {
+                assert_eq!(of(deadline_ns, world).limit_ns(copied), local);
+            }
+            let behind = of(deadline_ns, world).limit_ns(WaitKind::PanelFull);
+            assert!(behind >= local && (local < 64 || local == u64::MAX || behind > local), "{behind} after {local}");
         }
         let remote = (0..32).filter_map(WaitKind::from_code).filter(|kind| kind.is_remote());
         assert!(remote.eq([WaitKind::Signal, WaitKind::Credit, WaitKind::Staged, WaitKind::Share]));
