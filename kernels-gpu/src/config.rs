@@ -88,7 +88,8 @@ impl TileBox {
 
     /// The box with no more rows than `rows` rows of the operand need, in whole periods of the swizzle. For K-major operands.
     pub const fn cut_to(self, rows: u32) -> Self {
-        Self { rows: min(self.rows, rows.next_multiple_of(SMEM_ALIGN / ROW_BYTES)), count: self.count }
+        // Cut first: the next multiple of the most rows there can be is no number.
+        Self { rows: min(self.rows, min(self.rows, rows).next_multiple_of(SMEM_ALIGN / ROW_BYTES)), count: self.count }
     }
 
     /// The box of A, which lies as `major` says, in a call of `rows` rows: cut to them where A is K-major.

@@ -66,8 +66,8 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
         [a, b]
     }
 
-    fn issue_mma_at(&self, acc: &mut Acc, [a, b]: [SmemAddr; 2], _rows: [u32; 2], accumulate: bool) {
-        self.issue_mma(acc, a, b, accumulate);
+    fn issue_mma_at(&self, acc: &mut Acc, [a, b]: [SmemAddr; 2], _rows: [u32; 2]) {
+        self.issue_mma(acc, a, b, true);
     }
 
     fn wait_mma<const PENDING: u32>(&self, _acc: &mut Acc) {

@@ -80,7 +80,6 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
     }
     let mut reading: Option<ReadySlot> = None;
     let mut outcome = Ok(());
-    let mut next = operands_of::<M, C, STAGES>(ring, *state, consumer);
     let mut k_tile = 0;
     while k_tile < k_tiles {
         let slot = match ring.consumer_wait(*state) {
@@ -91,33 +90,22 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
                 break;
             }
         };
-        ring.m.issue_mma_at(acc, next, rows, k_tile > 0);
-        state.advance();
-        k_tile += 1;
-        next = operands_of::<M, C, STAGES>(ring, *state, consumer);
+        let stage = C::SMEM.stage(slot.index());
+        // 64 rows of A: rows of one box when K is contiguous, a box of their own when M is.
+        let a = stage.plus(consumer * PANEL_ROWS * ROW_BYTES);
+        ring.m.issue_mma_of_rows(acc, [a, stage.plus(C::A_BOX.total_bytes())], rows, k_tile > 0);
         ring.m.wait_mma::<1>(acc);
         if let Some(read) = reading.replace(slot) {
             ring.consumer_release(read);
         }
+        state.advance();
+        k_tile += 1;
     }
     ring.m.wait_mma::<0>(acc);
     if let Some(read) = reading {
         ring.consumer_release(read);
     }
     outcome
-}
-
-/// Where the operands of a stage lie, for consumer `consumer`.
-#[inline(always)]
-fn operands_of<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STAGES: u32>(
-    ring: &OperandRing<'_, M, STAGES>,
-    state: PipelineState<STAGES>,
-    consumer: u32,
-) -> M::Operands {
-    let stage = C::SMEM.stage(state.index());
-    // 64 rows of A: rows of one box when K is contiguous, a box of their own when M is.
-    let a = stage.plus(consumer * PANEL_ROWS * ROW_BYTES);
-    ring.m.operands(a, stage.plus(C::A_BOX.total_bytes()))
 }
 
 /// The same where sums are promoted. No multiplication stays in flight: while one consumer adds, the other's keeps the tensor
@@ -132,7 +120,11 @@ fn multiply_promoted<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, cons
     k_tiles: u32,
     acc: &mut M::Acc,
 ) -> Result<(), Aborted> {
-    let operands = |state| operands_of::<M, C, STAGES>(ring, state, consumer);
+    let operands = |state: PipelineState<STAGES>| {
+        let stage = C::SMEM.stage(state.index());
+        let a = stage.plus(consumer * PANEL_ROWS * ROW_BYTES);
+        ring.m.operands(a, stage.plus(C::A_BOX.total_bytes()))
+    };
     let mut next = operands(*state);
     let mut is_filled = false;
     let mut k_tile = 0;
@@ -141,7 +133,7 @@ fn multiply_promoted<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, cons
             let _waited = ring.consumer_wait(*state)?;
         }
         let slot = ring.consumer_take_over(*state);
-        ring.m.issue_mma_at(acc, next, rows, true);
+        ring.m.issue_mma_at(acc, next, rows);
         state.advance();
         k_tile += 1;
         next = operands(*state);

@@ -236,8 +236,8 @@ pub trait WarpgroupMma<C: TileConfig> {
     /// Finds where a stage's operands lie, A at `a` and B at `b`: now, not when they are multiplied.
     fn operands(&self, a: SmemAddr, b: SmemAddr) -> Self::Operands;
 
-    /// [`Self::issue_mma_of_rows`] of operands that were found before.
-    fn issue_mma_at(&self, acc: &mut Self::Acc, operands: Self::Operands, rows: [u32; 2], accumulate: bool);
+    /// [`Self::issue_mma_of_rows`] of operands that were found before. Only where `C::PROMOTES`.
+    fn issue_mma_at(&self, acc: &mut Self::Acc, operands: Self::Operands, rows: [u32; 2]);
 
     /// Waits until at most `PENDING` of the latest wgmma groups are still running.
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Self::Acc);

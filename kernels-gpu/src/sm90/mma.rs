@@ -70,6 +70,12 @@ unsafe fn promote<const FIRST: usize, const REGS: usize>(acc: &mut Acc<REGS>) {
     }
 }
 
+/// The low half of a K-major operand's descriptor: the other is the same for all.
+#[inline(always)]
+fn descriptor_low(addr: u32) -> u32 {
+    k_major_128(addr) as u32
+}
+
 /// Issues the wgmmas of one stage of 8-bit operands with these low halves of descriptors, for 128 columns of D.
 #[inline(always)]
 unsafe fn issue_partial<I: OperandTypes>(partial: &mut [f32; PARTIAL_REGS], a: u32, b: u32) {
@@ -77,7 +83,7 @@ unsafe fn issue_partial<I: OperandTypes>(partial: &mut [f32; PARTIAL_REGS], a: u
     unsafe {
         wgmma::fence();
         each!([0 1 2 3], STEP => {
-            let [a, b] = [a, b].map(|low| at_step(Major::K, low, STEP as u32));
+            let [a, b] = [a, b].map(|low| advanced(k_major_128(0) | low as u64, STEP as u32 * 32));
             match I::B {
                 Element::E5m2 => wgmma::m64n128k32_e4m3_e5m2(partial, a, b, (STEP > 0) as u32),
                 _ => wgmma::m64n128k32_e4m3_e4m3(partial, a, b, (STEP > 0) as u32),
@@ -87,23 +93,13 @@ unsafe fn issue_partial<I: OperandTypes>(partial: &mut [f32; PARTIAL_REGS], a: u
     }
 }
 
-/// Descriptor of an operand at `addr`.
+/// Descriptor of a 16-bit operand at `addr`, `step` wgmmas along K.
 #[inline(always)]
-fn descriptor(major: Major, addr: u32, box_bytes: u32) -> u64 {
+fn descriptor(major: Major, addr: u32, step: u32, box_bytes: u32) -> u64 {
     match major {
-        Major::K => k_major_128(addr),
-        Major::Mn => mn_major_128(addr, box_bytes),
+        Major::K => advanced(k_major_128(addr), step * 32),
+        Major::Mn => advanced(mn_major_128(addr, box_bytes), step * 16 * ROW_BYTES),
     }
-}
-
-/// The descriptor whose low half is `low` (the other is the same for all), `step` wgmmas along K.
-#[inline(always)]
-fn at_step(major: Major, low: u32, step: u32) -> u64 {
-    let bytes = match major {
-        Major::K => step * 32,
-        Major::Mn => step * 16 * ROW_BYTES,
-    };
-    advanced(k_major_128(0) >> 32 << 32 | low as u64, bytes)
 }
 
 /// Where thread `thread` has register pair `pair` of a panel of f32: two neighbouring columns.
@@ -131,44 +127,19 @@ macro_rules! warpgroup_mma {
 
             #[inline(always)]
             fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool) {
-                let low = |major, at, bytes| descriptor(major, self.cta.at(at), bytes) as u32;
-                let operands = [
-                    low(L::A_MAJOR, a, Tile::<M, $n, STAGES, L, I, O>::A_BOX.bytes()),
-                    low(L::B_MAJOR, b, Tile::<M, $n, STAGES, L, I, O>::B_BOX.bytes()),
-                ];
-                <Self as WarpgroupMma<Tile<M, $n, STAGES, L, I, O>>>::issue_mma_at(self, acc, operands, [0; 2], accumulate);
-            }
-
-            #[inline(always)]
-            fn operands(&self, a: SmemAddr, b: SmemAddr) -> Self::Operands {
-                let low = |major, at, bytes| settled(descriptor(major, self.cta.at(at), bytes) as u32);
-                [
-                    low(L::A_MAJOR, a, Tile::<M, $n, STAGES, L, I, O>::A_BOX.bytes()),
-                    low(L::B_MAJOR, b, Tile::<M, $n, STAGES, L, I, O>::B_BOX.bytes()),
-                ]
-            }
-
-            #[inline(always)]
-            fn issue_mma_at(&self, acc: &mut Self::Acc, [a, b]: Self::Operands, _rows: [u32; 2], accumulate: bool) {
+                let (a, b) = (self.cta.at(a), self.cta.at(b));
                 if Tile::<M, $n, STAGES, L, I, O>::PROMOTES {
-                    // SAFETY: by `Cta::new`'s contract.
-                    unsafe {
-                        if $n > PARTIAL_COLS {
-                            issue_partial::<I>(&mut acc.partial, a, b);
-                            wgmma::wait_group::<0>();
-                            promote::<0, $regs>(acc);
-                        }
-                        let further = u32::saturating_sub($n, PARTIAL_COLS) * ROW_BYTES;
-                        issue_partial::<I>(&mut acc.partial, a, advanced(b as u64, further) as u32);
-                    }
-                    return;
+                    let operands = [descriptor_low(a), descriptor_low(b)];
+                    return <Self as WarpgroupMma<Tile<M, $n, STAGES, L, I, O>>>::issue_mma_at(self, acc, operands, [0; 2]);
                 }
                 let acc = &mut acc.sum;
+                let a = |step| descriptor(L::A_MAJOR, a, step, Tile::<M, $n, STAGES, L, I, O>::A_BOX.bytes());
+                let b = |step| descriptor(L::B_MAJOR, b, step, Tile::<M, $n, STAGES, L, I, O>::B_BOX.bytes());
                 // SAFETY: by `Cta::new`'s contract.
                 unsafe {
                     wgmma::fence();
                     each!([0 1 2 3], STEP => {
-                        let (a, b) = (at_step(L::A_MAJOR, a, STEP as u32), at_step(L::B_MAJOR, b, STEP as u32));
+                        let (a, b) = (a(STEP as u32), b(STEP as u32));
                         let accumulate = if STEP == 0 { accumulate as u32 } else { 1 };
                         match (I::A, L::A_MAJOR, L::B_MAJOR) {
                             (Element::F16, Major::K, Major::K) => wgmma::$f16::<0, 0>(acc, a, b, accumulate),
@@ -182,6 +153,25 @@ macro_rules! warpgroup_mma {
                         }
                     });
                     wgmma::commit_group();
+                }
+            }
+
+            #[inline(always)]
+            fn operands(&self, a: SmemAddr, b: SmemAddr) -> Self::Operands {
+                [a, b].map(|at| settled(descriptor_low(self.cta.at(at))))
+            }
+
+            #[inline(always)]
+            fn issue_mma_at(&self, acc: &mut Self::Acc, [a, b]: Self::Operands, _rows: [u32; 2]) {
+                // SAFETY: by `Cta::new`'s contract.
+                unsafe {
+                    if $n > PARTIAL_COLS {
+                        issue_partial::<I>(&mut acc.partial, a, b);
+                        wgmma::wait_group::<0>();
+                        promote::<0, $regs>(acc);
+                    }
+                    let further = u32::saturating_sub($n, PARTIAL_COLS) * ROW_BYTES;
+                    issue_partial::<I>(&mut acc.partial, a, advanced(b as u64, further) as u32);
                 }
             }
 

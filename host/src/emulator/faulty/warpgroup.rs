@@ -32,8 +32,8 @@ impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
         WarpgroupMma::<C>::operands(self.agent, a, b)
     }
 
-    fn issue_mma_at(&self, acc: &mut Accumulator, operands: [SmemAddr; 2], rows: [u32; 2], accumulate: bool) {
-        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, operands, rows, accumulate);
+    fn issue_mma_at(&self, acc: &mut Accumulator, operands: [SmemAddr; 2], rows: [u32; 2]) {
+        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, operands, rows, true);
     }
 
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Accumulator) {
