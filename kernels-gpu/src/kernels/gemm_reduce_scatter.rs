@@ -330,18 +330,11 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let operands = operand_ring::<M, C, STAGES>(m, role);
         let panels = panel_ring::<M, C>(m, role, consumer);
         let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
-        let factor = scale_factor::<M, C>(m, &self.args.scales);
+        let (rows, factor) = ([PANEL_ROWS, C::TILE_N], scale_factor::<M, C>(m, &self.args.scales));
         let mut nth = 0;
         while let Some(tile) = self.plain_tile(nth) {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(
-                &operands,
-                &mut operand_state,
-                consumer,
-                [PANEL_ROWS, C::TILE_N],
-                self.k_tiles(),
-                &mut acc,
-            )?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, rows, self.k_tiles(), &mut acc)?;
             scale::<M, C>(m, &mut acc, factor);
             write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
             nth += 1;
@@ -350,14 +343,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut partials = PartialsState::default();
         while let Some(tile) = self.compute_tile(nth) {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(
-                &operands,
-                &mut operand_state,
-                consumer,
-                [PANEL_ROWS, C::TILE_N],
-                self.k_tiles(),
-                &mut acc,
-            )?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, rows, self.k_tiles(), &mut acc)?;
             scale::<M, C>(m, &mut acc, factor);
             let (rank, world) = (self.args.rank, self.args.world);
             match self.epilogue {

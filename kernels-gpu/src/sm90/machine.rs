@@ -1,9 +1,9 @@
 //! The machine traits on Hopper: [`Thread`] for the mover roles, [`Warpgroup`] for the consumers.
 
+use super::row_ends::store_row_ends;
 use super::warp::Warp;
 use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{FaultRecord, Operand, TensorMap, Wait, Watchdog};
-use crate::layout::swizzle::swizzle_128;
 use crate::machine::{
     Aborted, BulkCopy, Mbarriers, NextKernel, PutSignals, Reread, RowEnds, Signals, Stopwatch, Watch,
 };
@@ -419,24 +419,6 @@ impl PutSignals for Thread {
     fn store_fenced_sys(&self, addr: GlobalAddr, value: u32) {
         // SAFETY: as for loads.
         unsafe { memory::store_relaxed_sys(addr.0, value) }
-    }
-}
-
-/// Stores the ends of rows `first`, `first + distance` and so on of a panel.
-///
-/// # Safety
-/// Rows of `ends` exist in D, and its panel in the CTA's memory.
-#[inline(always)]
-pub(super) unsafe fn store_row_ends(cta: &Cta, ends: &RowEnds, first: u32, distance: u32) {
-    let (src, mut row) = (cta.at(ends.src), first);
-    // SAFETY: the caller's.
-    unsafe {
-        while row < ends.rows {
-            let words = matrix::load_v4(src + swizzle_128(row, ends.off));
-            memory::store_first(ends.dst.0 + row as u64 * ends.stride, words, ends.bytes);
-            row += distance;
-        }
-        sync::fence_proxy_async_shared()
     }
 }
 

@@ -10,6 +10,7 @@ pub mod memory;
 pub mod mma;
 pub mod plain;
 pub mod reduce;
+mod row_ends;
 pub mod sync;
 pub mod thread;
 pub mod warp;

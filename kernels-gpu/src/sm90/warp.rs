@@ -1,7 +1,8 @@
 //! The machine traits for a mover role that is a whole warp: lane 0 does what one thread does, all lanes wait together, and
 //! plain stores are spread over the lanes.
 
-use super::machine::{Cta, Patience, pause, store_row_ends};
+use super::machine::{Cta, Patience, pause};
+use super::row_ends::store_row_ends;
 use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{Operand, Wait};
 use crate::machine::{Aborted, BulkCopy, Mbarriers, NextKernel, PutSignals, Reread, RowEnds, Signals, Watch};
