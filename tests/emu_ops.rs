@@ -179,7 +179,7 @@ fn every_tile_is_right_over_its_grids() -> TestResult {
 fn tiles_of_fewer_columns_have_the_bits_of_whole_ones() -> TestResult {
     suite::narrow::every_tile_over_its_grids(&world(1, 1))?;
     suite::narrow::rows_end_anywhere(&world(1, 2), 70)?;
-    suite::narrow::plans_choose_columns_by_themselves(&world(1, 3), 130)?;
+    suite::narrow::plans_choose_columns_by_themselves(&world(1, 3), 126)?;
     suite::narrow::calls_with_an_epilogue_are_not_narrowed(&world(1, 4))
 }
 
