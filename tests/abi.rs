@@ -30,16 +30,16 @@ fn fields_lie_where_the_kernels_read_them() {
         m: 0, n: 4, k: 8, raster_group: 12, split_tiles: 16, parts: 20, shares: 24, share_room: 32, abreast: 36, tile_cols: 40, d: 48,
         d_stride: 56, scales: 64, watchdog: 80,
     });
-    assert_layout!(GemmReduceScatterArgs, size 296, align 8, {
+    assert_layout!(GemmReduceScatterArgs, size 304, align 8, {
         m: 0, n: 4, k: 8, raster_group: 12, rank: 16, world: 20, partition_ctas: 24, transport: 28, placement: 32,
-        pace_ns: 36, shard: 40, slot_tiles: 44, parity_stride: 48, own_workspace: 56, workspaces: 64, d: 128, d_stride: 136,
-        scales: 144, mix: 160, watchdog: 184,
+        pace_ns: 36, shard: 40, slot_tiles: 44, parity_stride: 48, flagged_stride: 56, own_workspace: 64, workspaces: 72,
+        d: 136, d_stride: 144, scales: 152, mix: 168, watchdog: 192,
     });
     assert_layout!(EpilogueArgs, size 56, align 8, {
         alpha: 0, beta: 4, activation: 8, source: 12, bias: 16, scale_a: 24, scale_b: 32, c: 40, c_stride: 48,
     });
     assert_layout!(GemmEpilogueArgs, size 248, align 8, { gemm: 0, epilogue: 192 });
-    assert_layout!(GemmReduceScatterEpilogueArgs, size 352, align 8, { call: 0, epilogue: 296 });
+    assert_layout!(GemmReduceScatterEpilogueArgs, size 360, align 8, { call: 0, epilogue: 304 });
     assert_layout!(LinkArgs, size 200, align 8, {
         mode: 0, message: 4, stage: 8, depth: 12, repeats: 16, pulls: 20, begins: 24, epoch: 28, payload: 32, waits: 36,
         bytes: 40, src: 48, dst: 56, own_word: 64, peer_word: 72, times: 80, watchdog: 88,
@@ -67,9 +67,10 @@ fn the_table_has_the_sizes_of_the_structs() {
     for entry in ENTRIES {
         let size = match entry.op {
             Op::Gemm | Op::GemmPingPong => size_of::<Launch<GemmArgs>>(),
-            Op::GemmReduceScatter | Op::GemmReduceScatterPingPong | Op::FewRowsReduceScatter => {
-                size_of::<Launch<GemmReduceScatterArgs>>()
-            }
+            Op::GemmReduceScatter
+            | Op::GemmReduceScatterPingPong
+            | Op::FewRowsReduceScatter
+            | Op::LowLatencyReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
             Op::GemmEpilogue => size_of::<Launch<GemmEpilogueArgs>>(),
             Op::GemmReduceScatterEpilogue => size_of::<Launch<GemmReduceScatterEpilogueArgs>>(),
             Op::Link => size_of::<Launch<LinkArgs>>(),

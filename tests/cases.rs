@@ -37,8 +37,6 @@
 //! | wgmma serialized | `ptx_contract`, the assembler's gate | - |
 //! | old driver, wrong GPU | `driver::capability` | - |
 
-mod suite;
-
 use suite::{Case, TestResult, WAYS, arguments, raw};
 use tilewire::World;
 use tilewire::emulator::EmulatorOptions;

@@ -1,7 +1,5 @@
 //! Epilogues on the emulator: the kernels' own source, on a machine without a GPU.
 
-mod suite;
-
 use suite::{TestResult, epilogue, epilogue_over_ranks, tiles};
 use tilewire::World;
 use tilewire::emulator::EmulatorOptions;

@@ -1,12 +1,11 @@
 //! Few rows on the emulator: tiles that hold every owner's rows give the bits of tiles that hold one owner's.
 
-mod suite;
-
 use half::{bf16, f16};
 use suite::few_rows::{WAYS, same_bits_as_own_tiles};
 use suite::{Case, TestResult, few_rows, plan};
 use tilewire::World;
 use tilewire::emulator::{Delay, EmulatorOptions};
+use tilewire::kernels::abi::{Placement, Transport};
 use tilewire::kernels::config::Element;
 use tilewire::kernels::shape::Rank;
 use tilewire::world::EmulatedOptions;
@@ -85,9 +84,18 @@ fn schedules_and_slow_ranks_change_nothing() -> TestResult {
 #[test]
 fn the_workspace_of_few_rows_is_small() -> TestResult {
     let world = world(2, 1);
-    let plan = plan::<bf16, bf16>(&world, &Case::new(16, 8192, 64)).map_err(|e| e.to_string())?;
-    // Two parities of 128 tiles of 8 KiB from two senders, and the words.
+    let bytes_by = |placement| -> Result<u64, String> {
+        let case = Case::new(16, 8192, 64).over(Transport::Push, placement, 0);
+        Ok(plan::<bf16, bf16>(&world, &case).map_err(|e| e.to_string())?.workspace_bytes())
+    };
+    // Two parities of 128 tiles from two senders: of 8 KiB in slots, or twice the bytes of the eight own rows; and the words.
     let slots = 2 * 2 * 128 * 64 * 64 * u64::from(Element::Bf16.bytes());
-    let bytes = plan.workspace_bytes();
-    if bytes >= slots && bytes < slots + 8192 { Ok(()) } else { Err(format!("{bytes} bytes, the slots {slots}")) }
+    let flagged = 2 * 2 * 128 * 8 * 64 * 2 * u64::from(Element::Bf16.bytes());
+    for (placement, expected) in [(Placement::Partition, slots), (Placement::Epilogue, flagged)] {
+        let bytes = bytes_by(placement)?;
+        if bytes < expected || bytes >= expected + 8192 {
+            return Err(format!("{placement:?}: {bytes} bytes, of which tiles take {expected}"));
+        }
+    }
+    Ok(())
 }

@@ -3,8 +3,6 @@
 //! `TILEWIRE_FUZZ_CASES=N` sets how many run, `TILEWIRE_FUZZ_FIRST=S` with which seed they begin, and
 //! `TILEWIRE_FUZZ_SEED=S` replays one.
 
-mod suite;
-
 use half::bf16;
 use rayon::prelude::*;
 use suite::epilogue::FORMS;

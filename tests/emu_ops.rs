@@ -1,7 +1,5 @@
 //! The ops on the emulator: the kernels' own source, on a machine without a GPU.
 
-mod suite;
-
 use suite::{Case, TestResult, WAYS};
 use tilewire::World;
 use tilewire::emulator::{Delay, EmulatorOptions};

@@ -4,8 +4,6 @@
 //! `TILEWIRE_SEED=S` replays schedule S alone. The schedule's number settles everything: the case, the delays, the order of
 //! turns and copies.
 
-mod suite;
-
 use rayon::prelude::*;
 use suite::epilogue::FORMS;
 use suite::fuzz::{FuzzCase, FuzzOp, number_from, run_in_a_row};
@@ -251,7 +249,13 @@ fn schedules_cover_every_way_kernel_and_world_size() {
     some("consumers in turns over ranks", &|c| is_fused(c) && c.ranks > 1 && c.tile == Some([128, 192]));
     let few_rows =
         |c: &FuzzCase| is_fused(c) && (c.form, c.tile) == (None, None) && c.case.m <= 128 && c.input.bytes() == 2;
-    some("tiles of few rows", &|c| few_rows(c) && c.case.layout == Layout::Nt && c.case.transport != Transport::Staged);
+    let by_registers = |c: &FuzzCase| {
+        few_rows(c) && c.case.m <= 64 && (c.case.transport, c.case.placement) == (Transport::Push, Placement::Epilogue)
+    };
+    some("tiles of few rows, by slots", &|c| {
+        few_rows(c) && !by_registers(c) && c.case.layout == Layout::Nt && c.case.transport != Transport::Staged
+    });
+    some("tiles of few rows, by registers", &|c| by_registers(c) && c.case.layout == Layout::Nt);
     some("the small tile, staged", &|c| few_rows(c) && c.case.transport == Transport::Staged);
     some("epochs that wrap", &|c| is_fused(c) && c.case.first_epoch > 1 && c.case.placement == Placement::Partition);
     assert!(runs.iter().enumerate().all(|(n, r)| r.number == n as u64));

@@ -2,7 +2,6 @@
 
 mod common;
 mod gpu_support;
-mod suite;
 
 use std::process::ExitCode;
 use std::time::Duration;

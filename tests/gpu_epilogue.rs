@@ -1,7 +1,6 @@
 //! Epilogues on a Hopper GPU, with virtual ranks and, where there are several GPUs, with real ones.
 
 mod common;
-mod suite;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,6 @@
 
 mod common;
 mod gpu_support;
-mod suite;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

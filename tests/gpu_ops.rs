@@ -1,7 +1,6 @@
 //! The ops on a Hopper GPU, with virtual ranks and, where there are several GPUs, with real ones.
 
 mod common;
-mod suite;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,6 @@
 //! Calls on raw memory and what arguments may be, on a GPU: the suite that `cases` runs on the emulator.
 
 mod common;
-mod suite;
 
 use std::process::ExitCode;
 

@@ -85,7 +85,14 @@ fn shared_tiles_that_overlap_or_leave_gaps_are_caught() {
 /// A workspace whose parities lie `more` KiB further apart than they must.
 fn workspace(base: u64, world: u32, slot_tiles: u32, tile_bytes: u32, more: u64) -> Workspace {
     let parity_stride = u64::from(world) * u64::from(slot_tiles) * u64::from(tile_bytes) + more * 1024;
-    Workspace { base: GlobalAddr(base), world, slot_tiles, tile_bytes, parity_stride }
+    Workspace {
+        base: GlobalAddr(base),
+        world,
+        slot_tiles,
+        tile_bytes,
+        parity_stride,
+        flagged_stride: u64::from(world) * more * 1024,
+    }
 }
 
 fn chunked() -> impl Strategy<Value = ChunkedTiles> {

@@ -4,7 +4,6 @@ pub mod cli;
 pub mod compare;
 pub mod data;
 pub mod driver;
-pub mod emulator;
 pub mod error;
 pub mod fault;
 pub mod matrix;
@@ -20,6 +19,8 @@ pub mod world;
 
 pub use error::{Error, Result};
 pub use plan::{Layout, MatrixArg, Scales, SplitK, TensorScales, Variant};
+/// The machine that runs the kernels where there is no GPU.
+pub use tilewire_emulator as emulator;
 /// The device crate: kernels, and everything host and device must agree on.
 pub use tilewire_kernels as kernels;
 pub use world::{RawStream, Tensor, World};

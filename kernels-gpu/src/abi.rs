@@ -379,6 +379,8 @@ pub struct GemmReduceScatterArgs {
     pub slot_tiles: u32,
     /// Bytes between the slots of even and of odd epochs, fixed by the plan: calls of different tiles share them.
     pub parity_stride: u64,
+    /// Bytes of the flagged words of one parity, fixed by the plan; 0 where no call has such.
+    pub flagged_stride: u64,
     /// Base address of this rank's workspace: that in `workspaces`, at a place that does not depend on the rank.
     pub own_workspace: GlobalAddr,
     /// Base address of every rank's workspace, by rank.

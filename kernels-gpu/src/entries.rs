@@ -13,6 +13,7 @@ use crate::kernels::gemm_ping_pong::GemmPingPong;
 use crate::kernels::gemm_reduce_scatter::GemmReduceScatter;
 use crate::kernels::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
 use crate::kernels::gemm_reduce_scatter_ping_pong::GemmReduceScatterPingPong;
+use crate::kernels::low_latency_reduce_scatter::LowLatencyReduceScatter;
 
 /// What an entry computes; named as its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +32,8 @@ pub enum Op {
     GemmReduceScatterEpilogue,
     /// The same for few rows: tiles hold the rows of every owner.
     FewRowsReduceScatter,
+    /// The same, where every element goes from registers to its owner's registers.
+    LowLatencyReduceScatter,
     /// Copies and signals over a link; no operands, so that types and layouts of its entry mean nothing.
     Link,
 }
@@ -228,6 +231,10 @@ macro_rules! for_each_entry {
                 sm90_bf16_gemm_few_rows_reduce_scatter_nt_f32_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, Bf16, F32>;
                 sm90_f16_gemm_few_rows_reduce_scatter_nt_f16_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, F16, F16>;
                 sm90_f16_gemm_few_rows_reduce_scatter_nt_f32_128x64x64: FewRowsReduceScatter, Tile128x64<Nt, F16, F32>;
+                sm90_bf16_gemm_low_latency_reduce_scatter_nt_bf16_64x64x64: LowLatencyReduceScatter, Tile64x64<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_low_latency_reduce_scatter_nt_f32_64x64x64: LowLatencyReduceScatter, Tile64x64<Nt, Bf16, F32>;
+                sm90_f16_gemm_low_latency_reduce_scatter_nt_f16_64x64x64: LowLatencyReduceScatter, Tile64x64<Nt, F16, F16>;
+                sm90_f16_gemm_low_latency_reduce_scatter_nt_f32_64x64x64: LowLatencyReduceScatter, Tile64x64<Nt, F16, F32>;
                 sm90_bf16_gemm_reduce_scatter_ping_pong_nt_bf16_128x192x64: GemmReduceScatterPingPong, Tile128x192<Nt, Bf16, Bf16>;
                 sm90_f16_gemm_reduce_scatter_ping_pong_nt_f16_128x192x64: GemmReduceScatterPingPong, Tile128x192<Nt, F16, F16>;
                 sm90_bf16_gemm_reduce_scatter_ping_pong_nn_bf16_128x192x64: GemmReduceScatterPingPong, Tile128x192<Nn, Bf16, Bf16>;

@@ -15,6 +15,7 @@ use crate::kernels::gemm_ping_pong::GemmPingPong;
 use crate::kernels::gemm_reduce_scatter::GemmReduceScatter;
 use crate::kernels::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
 use crate::kernels::gemm_reduce_scatter_ping_pong::GemmReduceScatterPingPong;
+use crate::kernels::low_latency_reduce_scatter::LowLatencyReduceScatter;
 use crate::kernels::{Kernel, Watched};
 use crate::machine::WarpgroupRole;
 use crate::shape::{CtaPosition, Role, WARPGROUP_THREADS};

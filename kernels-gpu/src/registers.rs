@@ -16,6 +16,8 @@ impl Registers {
     pub const MAIN: Self = Self { mover: 88, consumer: 208 };
     /// For 192 accumulators a thread and movers that only copy.
     pub const WIDE: Self = Self { mover: 40, consumer: 232 };
+    /// For a CTA with one consumer warpgroup, of which each thread may have almost all that instructions can name.
+    pub const ONE_CONSUMER: Self = Self { mover: 88, consumer: 240 };
     /// For 128 accumulators a thread and 64 sums beside them.
     pub const PROMOTED: Self = Self { mover: 56, consumer: 224 };
 
@@ -43,6 +45,7 @@ mod tests {
     fn consumers_get_no_more_registers_than_a_cta_was_launched_with() {
         // 168 a thread of 384, 256 of 256.
         assert!(Registers::MAIN.fit(2) && Registers::MAIN.fit(1) && Registers::WIDE.fit(2));
+        assert!(Registers::ONE_CONSUMER.fit(1) && !Registers::ONE_CONSUMER.fit(2));
         let fits = |mover, consumer| Registers { mover, consumer }.fit(2);
         assert!(fits(24, 240) && fits(40, 232));
         // The register file has as many, the CTA does not.

@@ -12,7 +12,7 @@ use tilewire::{Error, Tensor, World, ptx};
 
 use crate::common::{Case, TestResult, expect_eq, expect_text, in_child, text};
 use crate::gpu_support::{Job, virtual_ranks};
-use crate::{DEADLINE, QUEUES, suite};
+use crate::{DEADLINE, QUEUES};
 
 pub const TESTS: &[Case] = &[
     Case::one("a_gemm_that_announces_more_bytes_than_come_ends_in_a_fault_that_names_the_barrier", gemm_more),

@@ -12,7 +12,7 @@ use tilewire::ops::GemmReduceScatter;
 
 use crate::common::{Case, TestResult, expect_eq, expect_text, in_child, text};
 use crate::gpu_support::{Gate, Job, read_word, stream_of, virtual_ranks, write_word};
-use crate::{DEADLINE, QUEUES, Waited, fault_of, suite};
+use crate::{DEADLINE, QUEUES, Waited, fault_of};
 
 pub const TESTS: &[Case] = &[
     Case::one("a_signal_that_never_comes_is_named", no_signal),

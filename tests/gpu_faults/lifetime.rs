@@ -7,7 +7,7 @@ use tilewire::kernels::abi::{Placement, Transport};
 
 use crate::common::{Case, TestResult, expect_eq, in_child, text};
 use crate::gpu_support::{Gate, Job, virtual_ranks};
-use crate::{DEADLINE, QUEUES, fault_of, suite};
+use crate::{DEADLINE, QUEUES, fault_of};
 
 pub const TESTS: &[Case] = &[
     Case::one("a_deadline_of_zero_waits_for_ever_and_calls_are_right", no_deadline),

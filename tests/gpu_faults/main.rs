@@ -8,8 +8,6 @@ mod corrupted;
 mod gpu_support;
 mod lifetime;
 mod starved;
-#[path = "../suite/mod.rs"]
-mod suite;
 
 use std::process::ExitCode;
 use std::time::Duration;

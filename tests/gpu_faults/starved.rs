@@ -8,7 +8,7 @@ use tilewire::kernels::shape::Role;
 
 use crate::common::{Case, TestResult, expect_eq, expect_text, in_child, text};
 use crate::gpu_support::{Gate, Job, idle_within, stream_of, virtual_ranks};
-use crate::{DEADLINE, QUEUES, fault_of, suite};
+use crate::{DEADLINE, QUEUES, fault_of};
 
 pub const TESTS: &[Case] = &[
     Case::one("a_starved_rank_is_named_by_the_partitions_that_wait_for_it", partition),

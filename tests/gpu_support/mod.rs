@@ -12,7 +12,7 @@ use tilewire::world::{RawStream, Tensor, World};
 use tilewire::{Error, Variant};
 
 use crate::common::{TestResult, text};
-use crate::suite::{Case, Operands, bits, check, uniform};
+use suite::{Case, Operands, bits, check, uniform};
 
 /// Every element of every rank's D, as bytes.
 pub type Bits = Vec<Vec<u8>>;

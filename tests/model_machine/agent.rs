@@ -160,9 +160,14 @@ impl<C: TileConfig> Agent<C> {
         if self.is(relaxed) { Ordering::Relaxed } else { order }
     }
 
-    fn looked_at(&self, key: Key) {
+    pub fn looked_at(&self, key: Key) {
         self.look.set((key, self.cta.memory.waiting.writes(key)));
         self.stale.set(false);
+    }
+
+    /// The latest look found an old value, or not.
+    pub fn found_stale(&self, stale: bool) {
+        self.stale.set(stale);
     }
 
     pub fn last_look(&self) -> (Key, u64) {

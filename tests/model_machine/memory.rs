@@ -1,5 +1,6 @@
 //! Memory that loom watches: payload cells, and the words of workspaces.
 
+use super::exchange::Flagged;
 use super::waiting::{Key, Waiting};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU32;
@@ -105,6 +106,7 @@ pub struct Memory {
     pub waiting: Waiting,
     words: BTreeMap<GlobalAddr, Word>,
     payload: BTreeMap<GlobalAddr, Payload>,
+    flagged: BTreeMap<GlobalAddr, Flagged>,
 }
 
 impl Memory {
@@ -139,6 +141,16 @@ impl Memory {
         }
     }
 
+    /// The flagged words of `rank`'s workspace before call `epoch`: of one tile of one panel, for chunks of `shard` rows.
+    pub fn add_flagged(&mut self, own: Workspace, rank: Rank, epoch: u32, panel_bytes: u64) {
+        for peer in (0..own.world).map(Rank).filter(|peer| *peer != rank) {
+            for parity in 0..2 {
+                let at = own.flagged(parity, peer, [0, 1], panel_bytes);
+                self.flagged.insert(at, Flagged::new(epoch.wrapping_sub(1)));
+            }
+        }
+    }
+
     /// The panels of a D of `tiles_m` × `panels_n` panels at `d`.
     pub fn add_d(&mut self, d: GlobalAddr, panel_rows: u32, panel_cols: u32) {
         for row in 0..panel_rows {
@@ -151,6 +163,11 @@ impl Memory {
     #[track_caller]
     pub fn word(&self, addr: GlobalAddr) -> &Word {
         self.words.get(&addr).unwrap_or_else(|| panic!("no word at {addr:?}"))
+    }
+
+    #[track_caller]
+    pub fn flagged(&self, addr: GlobalAddr) -> &Flagged {
+        self.flagged.get(&addr).unwrap_or_else(|| panic!("no flagged words at {addr:?}"))
     }
 
     #[track_caller]

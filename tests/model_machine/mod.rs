@@ -13,6 +13,7 @@
 mod agent;
 mod barrier;
 mod engine;
+mod exchange;
 mod memory;
 mod tensor;
 mod waiting;
@@ -65,6 +66,8 @@ pub enum Mutant {
     EarlyClear,
     /// All sums that are given away lie in one place.
     OnePlace,
+    /// Words are taken whatever their flags are.
+    AnyFlag,
     /// Read-modify-writes order nothing.
     RelaxedAdd,
     /// A read-modify-write is a load and a store.

@@ -6,6 +6,7 @@ use tilewire_kernels::abi::{GemmReduceScatterArgs, Mix, Placement, Transport, Wa
 use tilewire_kernels::comm::route::{chunk_of, shard_of};
 use tilewire_kernels::comm::workspace::Workspace;
 use tilewire_kernels::config::TileConfig;
+use tilewire_kernels::layout::flagged::flagged_panel_bytes;
 use tilewire_kernels::schedule::chunked::max_chunk_tiles;
 use tilewire_kernels::shape::{GlobalAddr, MAX_WORLD, Rank};
 
@@ -29,11 +30,17 @@ impl Problem {
         GlobalAddr((rank.0 as u64 + 1) << 32 | 1 << 31)
     }
 
+    /// Bytes of the flagged words of one tile of one panel.
+    fn flagged_bytes(&self) -> u64 {
+        flagged_panel_bytes(shard_of(self.m, self.world))
+    }
+
     pub fn workspace<C: TileConfig>(&self, rank: Rank) -> Workspace {
         let slot_tiles = max_chunk_tiles(self.m, self.n, self.world, [C::TILE_M, C::TILE_N], C::ROW_ALIGN);
         let base = GlobalAddr((rank.0 as u64 + 1) << 32);
+        let flagged_stride = u64::from(self.world) * self.flagged_bytes();
         let parity_stride = u64::from(self.world * slot_tiles) * u64::from(C::SLOT_TILE_BYTES);
-        Workspace { base, world: self.world, slot_tiles, tile_bytes: C::SLOT_TILE_BYTES, parity_stride }
+        Workspace { base, world: self.world, slot_tiles, tile_bytes: C::SLOT_TILE_BYTES, parity_stride, flagged_stride }
     }
 
     /// Every rank's workspace at rest before call `epoch`, and every rank's D.
@@ -41,6 +48,7 @@ impl Problem {
         let mut memory = Memory::default();
         for rank in self.ranks() {
             memory.add_workspace(self.workspace::<C>(rank), rank, epoch);
+            memory.add_flagged(self.workspace::<C>(rank), rank, epoch, self.flagged_bytes());
             let rows = chunk_of(self.m, self.world, rank).rows;
             memory.add_d(self.d(rank), rows.div_ceil(64), self.n.div_ceil(64));
         }
@@ -85,6 +93,7 @@ impl Problem {
             shard: shard_of(self.m, self.world),
             slot_tiles: self.workspace::<C>(rank).slot_tiles,
             parity_stride: self.workspace::<C>(rank).parity_stride,
+            flagged_stride: self.workspace::<C>(rank).flagged_stride,
             own_workspace: self.workspace::<C>(rank).base,
             workspaces,
             d: self.d(rank),

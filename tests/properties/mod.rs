@@ -286,7 +286,19 @@ pub mod addresses {
             .into_iter()
             .chain(staging)
         });
-        header.into_iter().chain(credits).chain(of_tile)
+        // As many tiles as a sender's words have room for, in one tile if they are few.
+        let tile_bytes = WORKSPACE_ALIGN;
+        let tiles = (ws.flagged_stride / (u64::from(ws.world) * tile_bytes)) as u32;
+        let flagged = (0..ws.world).flat_map(move |r| {
+            (0..tiles).flat_map(move |tile| {
+                (0..2).map(move |parity| {
+                    let at = ws.flagged(parity, Rank(r), [tile, tiles], tile_bytes).0;
+                    (format!("flagged words ({r}, {tile}), parity {parity}"), at, tile_bytes)
+                })
+            })
+        });
+        let flagged = flagged.filter(move |_| transport != Transport::Staged);
+        header.into_iter().chain(credits).chain(of_tile).chain(flagged)
     }
 
     /// The parts lie in the `bytes` of `ws` without overlap; words in the part that is initialised, 4-byte aligned, tiles

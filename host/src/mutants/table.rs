@@ -50,12 +50,23 @@ const STAGED: Scenario = Scenario::reduce_scatter(3, 384, 256, 64).over(Transpor
 const THREE: Scenario = Scenario::reduce_scatter(2, 160, 72, 64).calls(3);
 /// Only rank 0 owns a row, so that rank 1 can run ahead of it: so little that rank 0 reads some slots before they are written
 /// again.
-const AHEAD: Scenario = Scenario::reduce_scatter(2, 1, 320, 64).calls(3).delayed(0, Delay::Seldom(768));
-/// Tiles that hold the rows of both ranks; rank 1's begin at row 3.
-const FEW: Scenario = Scenario::reduce_scatter(2, 6, 72, 64);
+const AHEAD: Scenario = Scenario::reduce_scatter(2, 1, 320, 64)
+    .over(Transport::Push, Placement::Partition, 1, 0)
+    .calls(3)
+    .delayed(0, Delay::Seldom(768));
+/// Tiles that hold the rows of both ranks; rank 1's begin at row 3. Over slots.
+const FEW: Scenario = FLAGGED.over(Transport::Push, Placement::Partition, 1, 0);
+/// The same, from registers to registers.
+const FLAGGED: Scenario = Scenario::reduce_scatter(2, 6, 72, 64);
+/// A peer that always comes last.
+const FLAGGED_LATE: Scenario = FLAGGED.delayed(1, Delay::UntilOthersBlock);
+/// Three calls: the third waits for the credits of the first.
+const FLAGGED_THREE: Scenario = FLAGGED.calls(3);
+/// Only rank 0 owns a row, and rank 1 is always first.
+const FLAGGED_AHEAD: Scenario = Scenario::reduce_scatter(2, 1, 72, 64).calls(3).delayed(0, Delay::UntilOthersBlock);
 
 /// The same, and rank 1 is always first.
-const FAR_AHEAD: Scenario = Scenario::reduce_scatter(2, 1, 72, 64).calls(3).delayed(0, Delay::UntilOthersBlock);
+const FAR_AHEAD: Scenario = FLAGGED_AHEAD.over(Transport::Push, Placement::Partition, 1, 0);
 
 const fn mutant(plant: Plant, scenario: Scenario, expected: &'static [V], why: &'static str) -> Mutant {
     Mutant { plant, scenario, expected, why }
@@ -226,6 +237,23 @@ pub const MUTANTS: &[Mutant] = &[
         FEW,
         &[V::ReadOfUnwrittenGlobal, V::Race],
         "the slot's copy has been issued or not",
+    ),
+    // From registers to registers.
+    mutant(first(Fault::UnsentRows), FLAGGED, &[V::Deadlock], ONCE),
+    mutant(first(Fault::StaleFlags), FLAGGED, &[V::Deadlock], ONCE),
+    mutant(first(Fault::MissingRow), FLAGGED, &[V::Deadlock], ONCE),
+    mutant(first(Fault::MisplacedRows), FLAGGED, &[V::Deadlock], ONCE),
+    mutant(first(Fault::UncheckedFlags), FLAGGED_LATE, &[V::SlotOverwrittenBeforeCredit], ONCE),
+    mutant(first(Fault::RowTooMany), FLAGGED, &[V::OutOfBounds], ONCE),
+    mutant(first(Fault::ExpectTxLong), FLAGGED, &[V::Deadlock], ONCE),
+    mutant(Plant::new(Fault::SkippedCredit).on_rank(0), FLAGGED_THREE, &[V::Deadlock], ONCE),
+    mutant(Plant::new(Fault::CreditAtGpuScope).on_rank(0), FLAGGED_THREE, &[V::ScopeTooNarrow], ONCE),
+    mutant(Plant::new(Fault::UnfencedCredit).on_rank(0), FLAGGED_AHEAD, &[V::SlotOverwrittenBeforeCredit], ONCE),
+    mutant(
+        Plant::new(Fault::SkippedReduceWait).on_rank(1),
+        FLAGGED_AHEAD,
+        &[V::Deadlock, V::SlotOverwrittenBeforeCredit],
+        "the peer has not taken the words yet, and never finds its epoch again, or is about to leave with them",
     ),
     // Credits and epochs.
     mutant(Plant::new(Fault::SkippedCreditWait).on_rank(1), AHEAD, &[V::SlotOverwrittenBeforeCredit], ONCE),

@@ -59,6 +59,7 @@ pub(super) struct Options {
     pub(super) push_pause_ns: Option<u32>,
     pub(super) slot_tiles: u32,
     pub(super) parity_stride: u64,
+    pub(super) flagged_stride: u64,
 }
 
 pub(super) fn layout(options: &Options, world: usize, base: GlobalAddr) -> Workspace {
@@ -68,6 +69,7 @@ pub(super) fn layout(options: &Options, world: usize, base: GlobalAddr) -> Works
         slot_tiles: options.slot_tiles,
         tile_bytes: options.kernels.for_rows(options.max_m).slot_tile_bytes,
         parity_stride: options.parity_stride,
+        flagged_stride: options.flagged_stride,
     }
 }
 
@@ -219,7 +221,8 @@ impl GemmReduceScatter {
             // A box is stored in steps of 16 bytes: rows of D that are no whole number of them are added up from the slots,
             // with stores of single elements.
             let ends_in_a_step = (n * o.variant.output.bytes()).is_multiple_of(16);
-            let placement = if ends_in_a_step { o.placement } else { Placement::Partition };
+            let stores_elements = ends_in_a_step || entry.op == Op::LowLatencyReduceScatter;
+            let placement = if stores_elements { o.placement } else { Placement::Partition };
             let staged = o.transport == Transport::Staged && world > 1;
             let has_partition = staged || placement == Placement::Partition;
             let partition_ctas = if has_partition { o.sm_margin } else { 0 };
@@ -238,6 +241,7 @@ impl GemmReduceScatter {
                 shard: shard_of(m, world as u32),
                 slot_tiles: o.slot_tiles,
                 parity_stride: o.parity_stride,
+                flagged_stride: o.flagged_stride,
                 own_workspace: self.workspace.base(rank),
                 workspaces,
                 d: GlobalAddr(given.d.addr),
@@ -333,6 +337,8 @@ impl GemmReduceScatter {
             words[..16].fill(0);
             words[0] = self.options.first_epoch;
             self.world.write(rank, ws.base, bytemuck::cast_slice(&words))?;
+            // Flags of a call that failed are those of the next one.
+            self.world.fill(rank, ws.flagged_words(), 2 * ws.flagged_stride, at_rest)?;
         }
         Ok(())
     }

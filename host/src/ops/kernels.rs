@@ -5,7 +5,9 @@ use std::cmp::{max, min};
 use crate::error::{Error, Result};
 use crate::kernels::abi::{Placement, Transport};
 use crate::kernels::collective::result::whole_steps;
+use crate::kernels::comm::route::shard_of;
 use crate::kernels::entries::{Entry, Op};
+use crate::kernels::layout::flagged::flagged_tile_bytes;
 use crate::kernels::schedule::chunked::max_chunk_tiles;
 use crate::kernels::schedule::shared::shared_tile_count;
 use crate::plan::select::{Cut, Work};
@@ -76,18 +78,23 @@ impl Kernels {
         let turns = variant.entry_of(Op::GemmReduceScatter, TURNS_TILE);
         let turns = turns.filter(|entry| wishes.tile.is_none() && can_do(entry, wishes, [n, k]).is_ok());
         let epilogue = if wishes.has_epilogue { Some(variant.entry(Op::GemmReduceScatterEpilogue)?) } else { None };
-        let few = if wishes.tile.is_some() { [None; 3] } else { Self::few(variant, wishes.transport, world) };
+        let few = if wishes.tile.is_some() { [None; 3] } else { Self::few(variant, wishes, world) };
         // Slots have room for the tiles of either: not for a kernel that not even the largest call takes.
         let takes_more = few.iter().flatten().all(|choice| max_m > choice.most_rows);
         let turns = turns.filter(|entry| takes_more && shared.cost(entry, max_m) < shared.cost(main, max_m));
         Ok(Self { few, main, turns, shared, epilogue, max_m })
     }
 
-    fn few(variant: Variant, transport: Transport, world: u32) -> [Option<Choice>; 3] {
+    fn few(variant: Variant, wishes: Wishes, world: u32) -> [Option<Choice>; 3] {
         let shared = |tile: [u32; 2]| {
-            // Whoever asks for staging wants no computing SM to touch the link.
-            let wanted = transport != Transport::Staged;
-            let entry = if wanted { variant.entry_of(Op::FewRowsReduceScatter, tile) } else { None };
+            let slots = variant.entry_of(Op::FewRowsReduceScatter, tile);
+            let entry = match (wishes.transport, wishes.placement) {
+                // Whoever asks for staging wants no computing SM to touch the link.
+                (Transport::Staged, _) => None,
+                // Flagged words are twice the bytes of a slot: only for so few rows that latency is what counts.
+                (Transport::Push, Placement::Epilogue) => variant.entry_of(Op::LowLatencyReduceScatter, tile).or(slots),
+                _ => slots,
+            };
             entry.map(|entry| Choice { entry, most_rows: tile[0] })
         };
         let small = variant.entry_of(Op::GemmReduceScatter, SMALL_TILE);
@@ -116,6 +123,11 @@ impl Kernels {
         plain.chain(self.turns.map(|entry| Choice { entry, most_rows: self.max_m })).chain(epilogue)
     }
 
+    /// Bytes of the flagged words of one parity.
+    pub fn flagged_stride(&self, n: u32, world: u32) -> u64 {
+        self.used().map(|used| flagged_bytes(used, n, world)).max().unwrap_or(0)
+    }
+
     /// Tiles that a slot must hold, and bytes of all slots of one parity: kernels share signals and slots, so room for the
     /// larger number of tiles, and for the larger slots.
     ///
@@ -128,6 +140,7 @@ impl Kernels {
             check::tile_count(most_rows + entry.row_align - 1, n, tile)?;
             let tiles = match entry.op {
                 Op::FewRowsReduceScatter if most_rows == 0 => 0,
+                Op::LowLatencyReduceScatter => 0,
                 Op::FewRowsReduceScatter => shared_tile_count(n, tile[1]),
                 _ => max_chunk_tiles(most_rows, n, world, tile, entry.row_align),
             };
@@ -136,6 +149,16 @@ impl Kernels {
         let slots_bytes = |entry: &Entry| u64::from(world) * u64::from(slot_tiles) * u64::from(entry.slot_tile_bytes);
         Ok((slot_tiles, self.used().map(|used| slots_bytes(used.entry)).max().unwrap_or(0)))
     }
+}
+
+/// Bytes of the flagged words of one parity.
+fn flagged_bytes(Choice { entry, most_rows }: Choice, n: u32, world: u32) -> u64 {
+    if entry.op != Op::LowLatencyReduceScatter {
+        return 0;
+    }
+    let [_, tile_n] = entry.tile_extent();
+    let tiles = u64::from(world) * u64::from(shared_tile_count(n, tile_n));
+    tiles * flagged_tile_bytes(tile_n, entry.output.bytes(), shard_of(most_rows, world))
 }
 
 /// Consumers in turns have a kernel for one way only, that stores rows of D in whole steps of 16 bytes and sums of at least one
@@ -161,6 +184,7 @@ fn can_do(entry: &Entry, wishes: Wishes, [n, k]: [u32; 2]) -> Result<()> {
 mod tests {
     use super::*;
     use crate::Layout;
+    use crate::kernels::config::Element;
     use crate::plan::variant::TURNS_TILE;
 
     fn push() -> Wishes {
@@ -236,8 +260,11 @@ mod tests {
     #[test]
     fn slots_hold_every_kernels_tiles() {
         let slots = |max_m, n| of(Variant::default(), push(), 2, [max_m, n, 64]).unwrap().slots(n, 2);
-        // 128 shared tiles of 8 KiB, two senders.
-        assert_eq!(slots(64, 8192).unwrap(), (128, 2 * 128 * 8192));
+        // 128 shared tiles of 8 KiB, two senders; none of them from registers to registers.
+        let wishes = Wishes { placement: Placement::Partition, ..push() };
+        let shared = of(Variant::default(), wishes, 2, [64, 8192, 64]).unwrap();
+        assert_eq!(shared.slots(8192, 2).unwrap(), (128, 2 * 128 * 8192));
+        assert_eq!((shared.flagged_stride(8192, 2), slots(64, 8192).unwrap()), (0, (0, 0)));
         // 4096 rows a rank are 32 × 32 main tiles of 64 KiB.
         let wishes = Wishes { tile: Some([128, 256]), ..push() };
         let main = of(Variant::default(), wishes, 2, [8192, 8192, 64]).unwrap();
@@ -248,8 +275,33 @@ mod tests {
         // Calls with an epilogue take the main tile, however few their rows are: 1 × 32 of 64 KiB.
         let wishes = Wishes { has_epilogue: true, ..push() };
         let kernels = of(Variant::default(), wishes, 2, [64, 8192, 64]).unwrap();
-        assert_eq!(kernels.slots(8192, 2).unwrap(), (128, 2 * 128 * 65_536));
+        assert_eq!(kernels.slots(8192, 2).unwrap(), (32, 2 * 32 * 65_536));
         assert!(slots(64, i32::MAX as u32).unwrap_err().to_string().contains("tiles"));
+    }
+
+    #[test]
+    fn flagged_words_are_for_calls_of_few_rows_by_push_and_epilogue() {
+        let stride = |wishes, variant, world, max_m| {
+            of(variant, wishes, world, [max_m, 8192, 64]).unwrap().flagged_stride(8192, world)
+        };
+        let bf16 = Variant::default();
+        // 128 tiles of 8, then of 32 rows of 256 bytes; two senders.
+        assert_eq!(stride(push(), bf16, 2, 16), 2 * 128 * 8 * 256);
+        assert_eq!(stride(push(), bf16, 2, 8192), 2 * 128 * 32 * 256);
+        // Eight rows from each of eight; of f32, two panels a tile.
+        assert_eq!(stride(push(), bf16, 8, 64), 8 * 128 * 8 * 256);
+        assert_eq!(stride(push(), Variant { output: Element::F32, ..bf16 }, 8, 64), 8 * 128 * 8 * 512);
+        for wishes in [
+            Wishes { transport: Transport::Staged, ..push() },
+            Wishes { transport: Transport::PushStores, ..push() },
+            Wishes { placement: Placement::Partition, ..push() },
+            Wishes { tile: Some([128, 256]), ..push() },
+        ] {
+            assert_eq!(stride(wishes, bf16, 2, 8192), 0, "{wishes:?}");
+        }
+        assert_eq!(stride(push(), Variant { layout: Layout::Tn, ..bf16 }, 2, 8192), 0);
+        let op = |m| of(bf16, push(), 2, [8192, 8192, 64]).unwrap().for_rows(m).op;
+        assert_eq!([64, 65].map(op), [Op::LowLatencyReduceScatter, Op::FewRowsReduceScatter]);
     }
 
     #[test]

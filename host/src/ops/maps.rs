@@ -22,7 +22,7 @@ pub(crate) fn maps(
     let d_map = d.describe(role("D"), (d_rows as usize, n as usize), variant.output, entry.boxes[2])?;
     // Kernels cut A's box to the rows of a call in the same way; that for few rows of every rank stores no box of D.
     let (a_box, d_map) = match entry.op {
-        Op::FewRowsReduceScatter => (entry.boxes[0].cut_to(m), None),
+        Op::FewRowsReduceScatter | Op::LowLatencyReduceScatter => (entry.boxes[0].cut_to(m), None),
         Op::Gemm | Op::GemmPingPong | Op::GemmEpilogue => (entry.boxes[0].of_rows(entry.majors[0], m), d_map),
         _ => (entry.boxes[0], d_map),
     };

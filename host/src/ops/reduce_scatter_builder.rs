@@ -170,6 +170,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
         let shared = Shared { world: world_size as u32, n, k, ctas };
         let kernels = Kernels::of(self.variant, wishes, shared, max_m)?;
         let (slot_tiles, parity_stride) = kernels.slots(n, world_size as u32)?;
+        let flagged_stride = kernels.flagged_stride(n, world_size as u32);
         let deadline_ns = check::deadline_ns(self.deadline);
         let options = Options {
             variant: self.variant,
@@ -187,6 +188,7 @@ impl<'w> GemmReduceScatterBuilder<'w> {
             push_pause_ns: self.push_pause.map(pacing::check).transpose()?,
             slot_tiles,
             parity_stride,
+            flagged_stride,
         };
         kernels.used().try_for_each(|used| world.load(used.entry))?;
         let bytes = layout(&options, world_size, GlobalAddr(0)).bytes(self.transport);

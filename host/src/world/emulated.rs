@@ -2,13 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::emulator::{Agent, EmulatedMap, Emulation, EmulatorOptions, Faulty, KernelLaunch, Plant, RunStats, Trace};
+use crate::emulator::{EmulatedArgs, EmulatedMap, Emulation, EmulatorOptions, EntryLaunch, Plant, RunStats, Trace};
 use crate::error::{Error, Result};
 use crate::kernels::abi::FaultRecord;
-use crate::kernels::config::{TileConfig, roles};
-use crate::kernels::kernels::Kernel;
-use crate::kernels::kernels::dispatch::{KernelArgs, KernelVisitor};
-use crate::kernels::shape::{GlobalAddr, Rank, Role};
+use crate::kernels::shape::{GlobalAddr, Rank};
 use crate::plan::RankLaunch;
 use crate::plan::operand::MapSpec;
 
@@ -105,13 +102,23 @@ impl EmulatedWorld {
     }
 
     /// Puts a launch on its rank's stream; [`Self::run`] runs it.
-    pub fn launch<Args: KernelArgs>(&self, given: &RankLaunch<Args>) -> Result<()> {
+    pub fn launch<Args: EmulatedArgs>(&self, given: &RankLaunch<Args>) -> Result<()> {
         let (rank, entry) = (given.rank, given.entry);
         let call = self.calls[rank].replace(self.calls[rank].get() + 1);
         if self.plant.is_some_and(|p| p.keeps_away(Rank(rank as u32), call)) {
             return Ok(());
         }
-        let launch = Args::dispatch(entry, Emulate { given, plant: self.plant, call });
+        let launch = Args::launch_of(
+            entry,
+            &EntryLaunch {
+                rank: Rank(rank as u32),
+                num_ctas: given.num_ctas,
+                maps: given.maps.map(|map| map.map(emulated)),
+                args: given.args,
+                plant: self.plant,
+                call,
+            },
+        );
         let launch = launch.ok_or_else(|| Error::argument("kernel", entry.name, "it takes other arguments"))?;
         self.emulation.borrow_mut().launch(launch)?;
         Ok(())
@@ -148,34 +155,6 @@ impl EmulatedWorld {
     pub fn clear_records(&self, records: &[GlobalAddr]) -> Result<()> {
         let mut emulation = self.emulation.borrow_mut();
         records.iter().try_for_each(|addr| emulation.fill(*addr, size_of::<FaultRecord>(), 0)).map_err(Error::from)
-    }
-}
-
-/// Makes a kernel's launch on the emulator.
-struct Emulate<'a, Args> {
-    given: &'a RankLaunch<Args>,
-    plant: Option<Plant>,
-    call: usize,
-}
-
-impl<Args: KernelArgs> KernelVisitor<Args> for Emulate<'_, Args> {
-    type Out = KernelLaunch;
-
-    fn visit<K: Kernel<Args = Args>>(self) -> KernelLaunch {
-        let Self { given, plant, call } = self;
-        let (args, plan) = (given.args, K::Config::SMEM);
-        let body = move |agent: &Agent, at, role| {
-            let m = Faulty::new(agent, plan, plant, call);
-            match role {
-                Role::Consumer(consumer) => K::consumer(&m, &args, at, consumer),
-                _ => K::mover(&m, &args, at, role),
-            }
-        };
-        KernelLaunch::new(Rank(given.rank as u32), given.num_ctas, plan, roles(K::Config::CONSUMERS), body)
-            .with_setup(move |agent| K::setup(&Faulty::new(agent, plan, plant, call)))
-            .with_leave(move |agent, at, _| K::leave(&Faulty::new(agent, plan, plant, call), &args, at))
-            .with_maps(given.maps.map(|map| map.map(emulated)))
-            .with_watchdog(*args.watchdog())
     }
 }
 

@@ -13,12 +13,11 @@ mod tensor;
 use std::rc::Rc;
 
 use crate::driver::MappedHost;
-use crate::emulator::{RunStats, Trace};
+use crate::emulator::{EmulatedArgs, RunStats, Trace};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::kernels::abi::{FaultRecord, WaitKind};
 use crate::kernels::entries::{ENTRIES, Entry};
-use crate::kernels::kernels::dispatch::KernelArgs;
 use crate::kernels::shape::GlobalAddr;
 use crate::plan::{RankLaunch, check};
 
@@ -238,6 +237,22 @@ impl World {
         }
     }
 
+    /// Fills `rank`'s memory with `word`, as [`Self::write`] does.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if a copy fails.
+    pub(crate) fn fill(&self, rank: usize, addr: GlobalAddr, bytes: u64, word: u32) -> Result<()> {
+        const AT_ONCE: u64 = 1 << 20;
+        let words = vec![word; (bytes.min(AT_ONCE) / 4) as usize];
+        let mut off = 0;
+        while off < bytes {
+            let len = (bytes - off).min(AT_ONCE);
+            self.write(rank, addr.plus(off), bytemuck::cast_slice(&words[..(len / 4) as usize]))?;
+            off += len;
+        }
+        Ok(())
+    }
+
     /// Reads `rank`'s memory, after everything on the rank's stream.
     ///
     /// # Errors
@@ -280,7 +295,7 @@ impl World {
     ///
     /// # Safety
     /// The arguments and maps describe memory that stays valid until the kernels have ended.
-    pub(crate) unsafe fn launch<'a, Args: KernelArgs>(
+    pub(crate) unsafe fn launch<'a, Args: EmulatedArgs>(
         &self,
         launches: impl IntoIterator<Item = &'a RankLaunch<Args>>,
         streams: Option<&[RawStream]>,

@@ -1,5 +1,5 @@
-//! One rank's workspace in the symmetric heap: the words of the protocol, then slots, then staging. Host and device
-//! compute every address here.
+//! One rank's workspace in the symmetric heap: the words of the protocol, then slots, then staging or flagged words. Host and
+//! device compute every address here.
 //!
 //! | part | bytes | written by | value at rest |
 //! | --- | --- | --- | --- |
@@ -12,6 +12,7 @@
 //! | staged | 4 · W · tiles | this rank's storers: the epoch of the staged tile | any finished epoch |
 //! | slots | 2 · W · tiles · tile bytes | senders | no meaning |
 //! | staging | W · tiles · tile bytes | this rank's storers (transport *staged* only) | no meaning |
+//! | flagged words | 2 · W · tiles · bytes of a tile's | senders (tiles of few rows, transport *push* only) | flags are not the next epoch: those of finished ones, or the one before the first |
 
 use crate::abi::Transport;
 use crate::shape::{GlobalAddr, MAX_WORLD, Rank};
@@ -33,6 +34,9 @@ pub struct Workspace {
     /// Bytes between the slots of even and of odd epochs: at least those of all slots. The same for every tile
     /// configuration of a plan, or a call would write over slots that a call of another configuration still reads.
     pub parity_stride: u64,
+    /// Bytes of the flagged words of one parity (see [`crate::layout::flagged`]), or 0. They have memory of their own: what a slot
+    /// holds may look like an epoch.
+    pub flagged_stride: u64,
 }
 
 impl Workspace {
@@ -96,6 +100,20 @@ impl Workspace {
         self.base.plus(self.slots_off() + 2 * self.parity_stride + self.slot_offset(owner, tile))
     }
 
+    /// First byte of all flagged words.
+    #[inline(always)]
+    pub const fn flagged_words(&self) -> GlobalAddr {
+        self.base.plus(self.slots_off() + 2 * self.parity_stride)
+    }
+
+    /// The flagged words of `sender` for tile `tile` of `tiles`, each of `tile_bytes`, in calls whose epoch has the parity of
+    /// `epoch`.
+    #[inline(always)]
+    pub const fn flagged(&self, epoch: u32, sender: Rank, [tile, tiles]: [u32; 2], tile_bytes: u64) -> GlobalAddr {
+        let place = sender.0 as u64 * tiles as u64 + tile as u64;
+        self.flagged_words().plus((epoch & 1) as u64 * self.flagged_stride + place * tile_bytes)
+    }
+
     /// Bytes of protocol words at the start of the workspace: what must be initialised.
     pub const fn control_bytes(&self) -> u64 {
         HEADER_BYTES + 2 * self.words_bytes()
@@ -103,11 +121,11 @@ impl Workspace {
 
     /// Bytes of the whole workspace.
     pub const fn bytes(&self, transport: Transport) -> u64 {
-        let staging = match transport {
-            Transport::Push | Transport::PushStores => 0,
+        let further = match transport {
+            Transport::Push | Transport::PushStores => 2 * self.flagged_stride,
             Transport::Staged => self.parity_stride,
         };
-        self.slots_off() + 2 * self.parity_stride + staging
+        self.slots_off() + 2 * self.parity_stride + further
     }
 
     #[inline(always)]

@@ -7,6 +7,7 @@ use super::gemm_ping_pong::GemmPingPong;
 use super::gemm_reduce_scatter::GemmReduceScatter;
 use super::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
 use super::gemm_reduce_scatter_ping_pong::GemmReduceScatterPingPong;
+use super::low_latency_reduce_scatter::LowLatencyReduceScatter;
 use super::{Kernel, Watched};
 use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs};
 // The rows name tiles, layouts and types of it.

@@ -21,7 +21,7 @@ use crate::comm::signal::{tile_tag, wait_signal};
 use crate::comm::workspace::Workspace;
 use crate::config::{PANEL_ROWS, ROW_BYTES, SMEM_ALIGN, TileBox, TileConfig};
 use crate::layout::slot::{TileExtent, panel_offset};
-use crate::machine::{Aborted, PutSignals, ReduceJob, Signals, ThreadRole, WarpgroupRole};
+use crate::machine::{Aborted, PutSignals, ReduceJob, Signals, ThreadRole, WarpgroupRole, Watch};
 use crate::pipeline::state::PipelineState;
 use crate::schedule::shared::{SharedTile, SharedTiles};
 use crate::shape::{CtaPosition, Rank, Role, SmemAddr, div_ceil, min};
@@ -33,34 +33,34 @@ pub struct FewRowsReduceScatter<C, const STAGES: u32>(core::marker::PhantomData<
 const PERIOD_ROWS: u32 = SMEM_ALIGN / ROW_BYTES;
 
 /// One CTA's view of the call.
-struct Call<'a, C> {
-    args: &'a GemmReduceScatterArgs,
+pub(super) struct Call<'a, C> {
+    pub(super) args: &'a GemmReduceScatterArgs,
     at: CtaPosition,
-    tiles: SharedTiles,
-    epoch: u32,
+    pub(super) tiles: SharedTiles,
+    pub(super) epoch: u32,
     config: core::marker::PhantomData<C>,
 }
 
 impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
-    fn new<M: Signals>(m: &M, args: &'a GemmReduceScatterArgs, at: CtaPosition) -> Self {
+    pub(super) fn new<M: Signals>(m: &M, args: &'a GemmReduceScatterArgs, at: CtaPosition) -> Self {
         let tiles = SharedTiles { m: args.m, n: args.n, world: args.world, tile_n: C::TILE_N };
         let epoch = m.load_settled_gpu(own_workspace::<C>(args).epoch());
         Self { args, at, tiles, epoch, config: core::marker::PhantomData }
     }
 
     #[inline(always)]
-    fn rank(&self) -> Rank {
+    pub(super) fn rank(&self) -> Rank {
         Rank(self.args.rank)
     }
 
     #[inline(always)]
-    fn of(&self, rank: Rank) -> Workspace {
+    pub(super) fn of(&self, rank: Rank) -> Workspace {
         workspace::<C>(self.args, rank)
     }
 
     #[inline(always)]
-    fn k_tiles(&self) -> u32 {
+    pub(super) fn k_tiles(&self) -> u32 {
         div_ceil(self.args.k, C::TILE_K)
     }
 
@@ -70,6 +70,12 @@ impl<'a, C: TileConfig> Call<'a, C> {
         C::A_BOX.cut_to(self.args.m)
     }
 
+    /// Rows of A and of B that exist in a stage, of consumer `consumer`'s half.
+    #[inline(always)]
+    pub(super) fn rows_of(&self, consumer: u32) -> [u32; 2] {
+        [min(self.a_box().rows.saturating_sub(consumer * PANEL_ROWS), PANEL_ROWS), C::TILE_N]
+    }
+
     #[inline(always)]
     fn compute_ctas(&self) -> u32 {
         self.at.num_ctas - self.args.partition_ctas
@@ -77,7 +83,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     /// This CTA's `nth` tile to compute.
     #[inline(always)]
-    fn compute_tile(&self, nth: u32) -> Option<SharedTile> {
+    pub(super) fn compute_tile(&self, nth: u32) -> Option<SharedTile> {
         if self.at.cta >= self.compute_ctas() {
             return None;
         }
@@ -98,13 +104,13 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     /// The owner of rows at step `step`, if there is one: peers first, each rank in another order.
     #[inline(always)]
-    fn owner(&self, step: u32) -> Option<Rank> {
+    pub(super) fn owner(&self, step: u32) -> Option<Rank> {
         let owner = owner_at_step(self.rank(), self.args.world, step);
         if self.tiles.owns(owner) { Some(owner) } else { None }
     }
 
     #[inline(always)]
-    fn produce<M: ThreadRole, const STAGES: u32>(&self, m: &M) -> Result<(), Aborted> {
+    pub(super) fn produce<M: ThreadRole, const STAGES: u32>(&self, m: &M) -> Result<(), Aborted> {
         let ring = operand_ring::<M, C, STAGES>(m, Role::Producer);
         let mut state = PipelineState::start();
         let (k_tiles, a_box, mut nth) = (self.k_tiles(), self.a_box(), 0);
@@ -122,7 +128,9 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut nth = 0;
         while let Some(tile) = self.compute_tile(nth) {
             if nth == 0 {
-                self.wait_credits(m)?;
+                self.wait_credits(m, Role::Storer)?;
+                // The owners' reads come before the copy engine's next writes.
+                m.fence_proxy_async_global();
             }
             let panels = TileExtent { rows: self.args.m, cols: tile.cols }.panels::<C>();
             store_panels::<M, C>(m, &mut state, panels, |consumer, panel, src| {
@@ -143,20 +151,18 @@ impl<'a, C: TileConfig> Call<'a, C> {
         Ok(())
     }
 
-    /// Storer: waits until every owner has consumed what this rank sent it two epochs ago.
+    /// `role`: waits until every owner has consumed what this rank sent it two epochs ago.
     #[inline(always)]
-    fn wait_credits<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
+    pub(super) fn wait_credits<M: Signals + Watch>(&self, m: &M, role: Role) -> Result<(), Aborted> {
         let awaited = self.epoch.wrapping_sub(2);
         let mut step = 0;
         while step + 1 < self.args.world {
             if let Some(owner) = self.owner(step) {
                 let credit = self.of(self.rank()).credit(owner);
-                wait_signal(m, Role::Storer, WaitKind::Credit, owner.0, credit, awaited)?;
+                wait_signal(m, role, WaitKind::Credit, owner.0, credit, awaited)?;
             }
             step += 1;
         }
-        // The owners' reads come before the copy engine's next writes.
-        m.fence_proxy_async_global();
         Ok(())
     }
 
@@ -187,18 +193,11 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let operands = operand_ring::<M, C, STAGES>(m, role);
         let panels = panel_ring::<M, C>(m, role, consumer);
         let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
-        let rows = min(self.a_box().rows.saturating_sub(consumer * PANEL_ROWS), PANEL_ROWS);
+        let rows = self.rows_of(consumer);
         let mut nth = 0;
         while let Some(tile) = self.compute_tile(nth) {
             let mut acc = m.zero_acc();
-            multiply::<M, C, STAGES>(
-                &operands,
-                &mut operand_state,
-                consumer,
-                [rows, C::TILE_N],
-                self.k_tiles(),
-                &mut acc,
-            )?;
+            multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, rows, self.k_tiles(), &mut acc)?;
             let extent = TileExtent { rows: self.args.m, cols: tile.cols };
             write_panels::<M, C>(&panels, &mut panel_state, consumer, extent.panels::<C>(), &acc)?;
             nth += 1;

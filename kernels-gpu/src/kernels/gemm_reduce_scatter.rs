@@ -440,6 +440,7 @@ fn workspace_at<C: TileConfig>(args: &GemmReduceScatterArgs, base: GlobalAddr) -
         slot_tiles: args.slot_tiles,
         tile_bytes: C::SLOT_TILE_BYTES,
         parity_stride: args.parity_stride,
+        flagged_stride: args.flagged_stride,
     }
 }
 

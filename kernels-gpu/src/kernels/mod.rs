@@ -11,6 +11,7 @@ pub mod gemm_reduce_scatter;
 pub mod gemm_reduce_scatter_epilogue;
 pub mod gemm_reduce_scatter_ping_pong;
 pub mod link;
+pub mod low_latency_reduce_scatter;
 mod own_tiles;
 
 use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Watchdog};

@@ -12,6 +12,7 @@
 use crate::abi::{Operand, Wait};
 use crate::config::TileConfig;
 use crate::finish::Finish;
+use crate::layout::flagged::FlaggedRows;
 use crate::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, SmemAddr};
 
 /// The watchdog ended a wait, or another agent's watchdog did: leave the kernel, results are void.
@@ -287,6 +288,35 @@ pub trait ShareAcc<C: TileConfig>: WarpgroupMma<C> {
     fn publish(&self, addr: GlobalAddr, value: u32);
 }
 
+/// Rows of a panel that go to another rank as flagged words (see [`crate::layout::flagged`]), and what came from others.
+pub trait ExchangeRows<C: TileConfig>: WarpgroupMma<C> {
+    /// Stores `rows` of `panel`, rounded to `C::OUT`, as words flagged with `epoch`: `st.relaxed.sys`. They become visible one by one,
+    /// in any order.
+    fn send_rows(&self, rows: &FlaggedRows, panel: &Self::Panel, epoch: u32);
+
+    /// Looks at `rows` for words flagged with `epoch`: `ld.relaxed.sys`. If all are, their panel in f32, of which the other rows are
+    /// unspecified; else a flag that was not `epoch`. The same outcome for every thread of a warp; warps may differ.
+    fn take_rows(&self, rows: &FlaggedRows, epoch: u32) -> Result<Self::Panel, u32>;
+
+    /// Rounds the rows of `panel` that `out` names to `C::OUT` and stores them, with plain stores.
+    fn store_rows(&self, out: &RowsOut, panel: &Self::Panel);
+}
+
+/// Rows of a panel that are final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowsOut {
+    /// First row, counted from the start of the consumer's half of the tile.
+    pub first: u32,
+    /// Number of rows.
+    pub rows: u32,
+    /// Columns of the panel that exist.
+    pub cols: u32,
+    /// First element of row `first`; a multiple of 16.
+    pub dst: GlobalAddr,
+    /// Bytes from one row to the next, a multiple of 16.
+    pub stride: u64,
+}
+
 /// What becomes of finished values, by one warpgroup.
 pub trait Epilogue<C: TileConfig>: WarpgroupMma<C> {
     /// One f32 of global memory that was written before the kernel began, the same for every thread of the role.
@@ -345,10 +375,10 @@ impl<T: Mbarriers + Watch + Reread + NextKernel + PutSignals + BulkCopy> ThreadR
 
 /// What a consumer warpgroup needs.
 pub trait WarpgroupRole<C: TileConfig>:
-    Mbarriers + Watch + Reread + Signals + Epilogue<C> + ShareAcc<C> + Reduce<C>
+    Mbarriers + Watch + Reread + Signals + Epilogue<C> + ShareAcc<C> + ExchangeRows<C> + Reduce<C>
 {
 }
 impl<C: TileConfig, T> WarpgroupRole<C> for T where
-    T: Mbarriers + Watch + Reread + Signals + Epilogue<C> + ShareAcc<C> + Reduce<C>
+    T: Mbarriers + Watch + Reread + Signals + Epilogue<C> + ShareAcc<C> + ExchangeRows<C> + Reduce<C>
 {
 }

@@ -3,6 +3,7 @@
 
 pub mod bulk;
 pub mod epilogue;
+mod exchange;
 pub mod machine;
 pub mod matrix;
 pub mod mbarrier;

@@ -20,7 +20,7 @@ pub struct EmulatorOptions {
     pub step_ns: u64,
     /// Steps after which a run is given up.
     pub max_steps: u64,
-    /// Bytes of memory that the ranks of a [`World`](crate::World) have together: what needs more is refused.
+    /// Bytes of memory that the ranks of a world have together: what needs more is refused.
     pub memory_bytes: u64,
 }
 

@@ -13,22 +13,22 @@
 //! What it does not know: weak memory (a load sees the last store), instruction encodings, lane arithmetic, speed.
 //!
 //! ```
-//! use tilewire::emulator::{Emulation, EmulatorOptions, KernelLaunch};
-//! use tilewire::kernels::config::{Tile64x128, TileConfig};
-//! use tilewire::kernels::machine::PutSignals;
-//! use tilewire::kernels::shape::{Rank, Role};
+//! use tilewire_emulator::{Emulation, EmulatorOptions, KernelLaunch};
+//! use tilewire_kernels::config::{Tile64x128, TileConfig};
+//! use tilewire_kernels::machine::PutSignals;
+//! use tilewire_kernels::shape::{Rank, Role};
 //!
 //! let mut emulation = Emulation::new(EmulatorOptions::with_seed(1));
 //! let word = emulation.alloc(Rank(0), 4, "counter");
 //! emulation.fill(word, 4, 0)?;
-//! let count = move |agent: &tilewire::emulator::Agent, _, _| {
+//! let count = move |agent: &tilewire_emulator::Agent, _, _| {
 //!     agent.fetch_add_acq_rel_gpu(word, 1);
 //!     Ok(())
 //! };
 //! emulation.launch(KernelLaunch::new(Rank(0), 3, <Tile64x128>::SMEM, &[Role::Producer], count))?;
 //! emulation.run()?;
 //! assert_eq!(emulation.read(word, 4)?, [3, 0, 0, 0]);
-//! # Ok::<(), tilewire::emulator::EmulatorError>(())
+//! # Ok::<(), tilewire_emulator::EmulatorError>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -39,6 +39,10 @@ mod clock;
 mod copies;
 mod emulation;
 mod engine;
+// Not in the unit tests: they run no kernel, and it takes long to compile.
+#[cfg(not(test))]
+mod entry;
+mod exchange;
 mod faulty;
 mod launch;
 mod lifecycle;
@@ -63,11 +67,15 @@ mod world;
 
 pub use agent::Agent;
 pub use emulation::{Emulation, RunStats};
+#[cfg(not(test))]
+pub use entry::{EmulatedArgs, EntryLaunch};
 pub use faulty::{Fault, Faulty, Plant};
 pub use launch::{Body, KernelLaunch, Leave, Setup};
 pub use mma::{Accumulator, HostArithmetic, Panel};
 pub use options::{Copies, Delay, EmulatorOptions, Schedule, Turns};
 pub use tensor_map::EmulatedMap;
+/// The device crate.
+pub use tilewire_kernels as kernels;
 pub use trace::{BarrierId, Event, EventKind, Trace};
 pub use violation::{AgentReport, AgentRole, BarrierReport, EmulatorError, Place, Report, Violation};
 pub use watch::Patience;

@@ -7,7 +7,7 @@ use tilewire::reference::epilogue::HostEpilogue;
 use tilewire::scalar::Scalar;
 
 use super::{Factors, FuzzCase};
-use crate::suite::epilogue::Form;
+use crate::epilogue::Form;
 
 /// Operands, scales and addends of every rank.
 pub struct Given<A, B, O> {

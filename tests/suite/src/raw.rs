@@ -21,7 +21,6 @@ const GUARD_BYTES: usize = 1 << 14;
 /// A strided matrix inside a longer buffer of poison.
 pub struct Guarded<T> {
     buffer: Tensor,
-    rows: usize,
     cols: usize,
     stride: usize,
     memory: Vec<T>,
@@ -36,12 +35,12 @@ impl<T: Scalar> Guarded<T> {
         for row in 0..matrix.rows() {
             memory[Self::GUARD + row * stride..][..matrix.cols()].copy_from_slice(matrix.row(row));
         }
-        Self::upload(world, rank, (matrix.rows(), matrix.cols()), stride, memory)
+        Self::upload(world, rank, matrix.cols(), stride, memory)
     }
 
     /// Room for rows × cols elements, poisoned like everything round it.
     pub fn room(world: &World, rank: usize, rows: usize, cols: usize, stride: usize) -> Result<Self, Error> {
-        Self::upload(world, rank, (rows, cols), stride, Self::poison(rows, stride))
+        Self::upload(world, rank, cols, stride, Self::poison(rows, stride))
     }
 
     fn poison(rows: usize, stride: usize) -> Vec<T> {
@@ -50,15 +49,9 @@ impl<T: Scalar> Guarded<T> {
         memory
     }
 
-    fn upload(
-        world: &World,
-        rank: usize,
-        (rows, cols): (usize, usize),
-        stride: usize,
-        memory: Vec<T>,
-    ) -> Result<Self, Error> {
+    fn upload(world: &World, rank: usize, cols: usize, stride: usize, memory: Vec<T>) -> Result<Self, Error> {
         let buffer = Tensor::from_slice(world, rank, 1, memory.len(), &memory)?;
-        Ok(Self { buffer, rows, cols, stride, memory })
+        Ok(Self { buffer, cols, stride, memory })
     }
 
     /// The matrix as raw calls take it: an address inside the buffer.

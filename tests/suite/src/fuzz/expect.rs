@@ -8,8 +8,8 @@ use tilewire::reference::{chunks_of, gemm, reduce_scatter};
 use tilewire::scalar::{Scalar, unit_roundoff};
 
 use super::{FuzzCase, FuzzOp, Given};
-use crate::suite::TestResult;
-use crate::suite::epilogue::Form;
+use crate::TestResult;
+use crate::epilogue::Form;
 
 /// Compares a call's results with what they must be.
 pub fn compare<A: Scalar, B: Scalar, O: Scalar>(

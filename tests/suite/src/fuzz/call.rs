@@ -9,9 +9,9 @@ use tilewire::{Error, Scales};
 use super::expect::compare;
 use super::given::Given;
 use super::{Case, Delays, FuzzCase, FuzzOp};
-use crate::suite::epilogue::Form;
-use crate::suite::raw::Guarded;
-use crate::suite::{TestResult, bits};
+use crate::epilogue::Form;
+use crate::raw::Guarded;
+use crate::{TestResult, bits};
 
 enum Plan {
     Gemm(Gemm),

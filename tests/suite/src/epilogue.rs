@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use tilewire::compare::{GemmNumerics, Tolerance, compare_chunks};
 use tilewire::kernels::config::Element;
 use tilewire::matrix::{Matrix, MatrixRef};
-use tilewire::ops::{Activation, Gemm, GemmReduceScatter, TensorEpilogue};
+use tilewire::ops::{Activation, Gemm, TensorEpilogue};
 use tilewire::reference::epilogue::HostEpilogue;
 use tilewire::reference::gemm;
 use tilewire::scalar::Scalar;

@@ -1,5 +1,6 @@
 //! Behaviour that holds on every machine: each function takes a world, so that one body tests the emulator and the GPU.
-#![allow(dead_code, unused_imports, reason = "each test program uses a part")]
+//!
+//! A crate, not a module of each test program: the same bodies would be compiled a dozen times.
 
 pub mod arguments;
 pub mod chain;

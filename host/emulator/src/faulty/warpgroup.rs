@@ -4,7 +4,8 @@ use super::super::mma::{Accumulator, Panel, Rounded};
 use super::{Effect, Faulty, Op};
 use crate::kernels::config::{PANEL_ROWS, TileConfig};
 use crate::kernels::finish::Finish;
-use crate::kernels::machine::{Epilogue, Reduce, ReduceJob, ShareAcc, WarpgroupMma};
+use crate::kernels::layout::flagged::{FlaggedRows, flagged_panel_bytes};
+use crate::kernels::machine::{Epilogue, ExchangeRows, Reduce, ReduceJob, RowsOut, ShareAcc, WarpgroupMma};
 use crate::kernels::shape::{GlobalAddr, SmemAddr};
 
 impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
@@ -105,6 +106,41 @@ impl<C: TileConfig> ShareAcc<C> for Faulty<'_> {
         if value == 0 || self.strike(Op::PublishShare).is_none() {
             ShareAcc::<C>::publish(self.agent, addr, value);
         }
+    }
+}
+
+impl<C: TileConfig> ExchangeRows<C> for Faulty<'_> {
+    fn send_rows(&self, rows: &FlaggedRows, panel: &Panel, epoch: u32) {
+        match self.strike(Op::SendRows) {
+            Some(Effect::Omit) => {}
+            Some(Effect::Stale) => ExchangeRows::<C>::send_rows(self.agent, rows, panel, epoch.wrapping_sub(2)),
+            Some(Effect::Less) => {
+                let rows = FlaggedRows { rows: rows.rows - 1, ..*rows };
+                ExchangeRows::<C>::send_rows(self.agent, &rows, panel, epoch);
+            }
+            Some(Effect::Neighbour) => {
+                let base = rows.base.plus(flagged_panel_bytes(rows.plane_rows));
+                ExchangeRows::<C>::send_rows(self.agent, &FlaggedRows { base, ..*rows }, panel, epoch);
+            }
+            _ => ExchangeRows::<C>::send_rows(self.agent, rows, panel, epoch),
+        }
+    }
+
+    fn take_rows(&self, rows: &FlaggedRows, epoch: u32) -> Result<Panel, u32> {
+        let take = |epoch| ExchangeRows::<C>::take_rows(self.agent, rows, epoch);
+        match self.strike(Op::TakeRows) {
+            // Takes what it finds for words of this call.
+            Some(Effect::Pretend) => take(epoch).or_else(take),
+            _ => take(epoch),
+        }
+    }
+
+    fn store_rows(&self, out: &RowsOut, panel: &Panel) {
+        let out = match self.strike(Op::StoreRows) {
+            Some(Effect::More) => RowsOut { rows: out.rows + 1, ..*out },
+            _ => *out,
+        };
+        ExchangeRows::<C>::store_rows(self.agent, &out, panel);
     }
 }
 

@@ -19,13 +19,14 @@ use super::violation::{AgentRole, EmulatorError, Failure, Place, Report, Violati
 use crate::kernels::abi::Wait;
 use crate::kernels::shape::{CtaPosition, Rank, Role};
 
-/// The four lanes of an agent, as offsets from its first.
+/// The lanes of an agent, as offsets from its first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AgentLane {
     Own = 0,
     StoreRead = 1,
     StoreWrite = 2,
     Mma = 3,
+    Words = 4,
 }
 
 /// Whose lane it is.
@@ -69,6 +70,8 @@ pub(super) struct AgentState {
     pub(super) on_groups: bool,
     /// Bulk stores issued.
     pub(super) stores: u32,
+    /// Times it stored flagged words.
+    pub(super) words_sent: u32,
     /// Stores up to this one have been crossed by a proxy fence after their completion.
     pub(super) fenced_stores: u32,
     /// What it had to release at its latest `fence_sys`.
@@ -218,7 +221,7 @@ impl World {
         self.agents[agent].view.join(view);
     }
 
-    /// A lane of its own for a barrier or four for an agent.
+    /// A lane of its own for a barrier or those of an agent.
     pub(super) fn new_lanes(&mut self, owners: &[LaneOwner]) -> Lane {
         let first = self.lanes.len() as Lane;
         self.lanes.extend_from_slice(owners);
@@ -235,6 +238,7 @@ impl World {
         match self.lanes.get(mark.lane as usize) {
             Some(LaneOwner::Agent(AgentLane::StoreRead)) => format!("the read of bulk store {} of {who}", mark.clock),
             Some(LaneOwner::Agent(AgentLane::StoreWrite)) => format!("bulk store {} of {who}", mark.clock),
+            Some(LaneOwner::Agent(AgentLane::Words)) => format!("flagged words {} of {who}", mark.clock),
             Some(LaneOwner::Agent(AgentLane::Mma)) => format!("wgmma group {} of {who}", mark.clock),
             Some(LaneOwner::Barrier { cta, addr }) => {
                 let (name, index) = self.barrier_name(*cta, *addr);

@@ -86,7 +86,7 @@ impl World {
 
     fn create_agent(&mut self, cta: usize, role: AgentRole, before: &View) -> usize {
         let idx = self.agents.len();
-        let kinds = [AgentLane::Own, AgentLane::StoreRead, AgentLane::StoreWrite, AgentLane::Mma];
+        let kinds = [AgentLane::Own, AgentLane::StoreRead, AgentLane::StoreWrite, AgentLane::Mma, AgentLane::Words];
         let first_lane = self.new_lanes(&kinds.map(LaneOwner::Agent));
         let mut view = View::default();
         view.join_fenced(before);
@@ -108,6 +108,7 @@ impl World {
             deadline_ns: u64::MAX,
             on_groups: false,
             stores: 0,
+            words_sent: 0,
             fenced_stores: 0,
             fenced: Clock::default(),
             signalled_stores: 0,

@@ -41,6 +41,11 @@ pub(super) enum Op {
     StoreShare,
     /// The word that says that sums are there.
     PublishShare,
+    /// Flagged words to another rank.
+    SendRows,
+    TakeRows,
+    /// Final rows from registers.
+    StoreRows,
     /// The launch of the kernel itself.
     Launch,
 }
@@ -279,7 +284,7 @@ faults! {
     WaitAtGpuScope => "wait-at-gpu-scope", Loader, Op::LoadSys, Effect::Narrow;
     /// The loader copies a peer's panel without a proxy fence after its signal.
     MissingLoadFence => "missing-load-fence", Loader, Op::Fence, Effect::Omit;
-    /// A consumer of the partition adds slots without waiting for a signal.
+    /// A consumer does not wait for a signal: of slots that it adds, or the credit before it sends rows.
     SkippedReduceWait => "skipped-reduce-wait", Consumer, Op::LoadSys, Effect::Pretend;
     /// A consumer of the partition stores columns that D does not have.
     UnclippedStore => "unclipped-store", Consumer, Op::Reduce, Effect::More;
@@ -310,6 +315,19 @@ faults! {
     LostCarryRelease => "lost-carry-release", Storer, Op::Arrive("empty"), Effect::Omit;
     /// The storer releases a stage that it carried more often than there are readers.
     CarryReleaseTooMany => "carry-release-too-many", Storer, Op::Arrive("empty"), Effect::More;
+
+    /// A consumer never sends a peer its rows.
+    UnsentRows => "unsent-rows", Consumer, Op::SendRows, Effect::Omit;
+    /// A consumer flags a peer's rows with an earlier epoch.
+    StaleFlags => "stale-flags", Consumer, Op::SendRows, Effect::Stale;
+    /// A consumer sends a peer all its rows but one.
+    MissingRow => "missing-row", Consumer, Op::SendRows, Effect::Less;
+    /// A consumer sends a peer's rows to the next panel's place.
+    MisplacedRows => "misplaced-rows", Consumer, Op::SendRows, Effect::Neighbour;
+    /// A consumer takes a peer's rows whatever their flags are.
+    UncheckedFlags => "unchecked-flags", Consumer, Op::TakeRows, Effect::Pretend;
+    /// A consumer stores a row too many from its registers.
+    RowTooMany => "row-too-many", Consumer, Op::StoreRows, Effect::More;
 
     /// A consumer never says that its sums of a cut tile are there.
     LostShare => "lost-share", Consumer, Op::PublishShare, Effect::Omit;
