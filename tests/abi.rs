@@ -72,7 +72,9 @@ fn the_table_has_the_sizes_of_the_structs() {
             | Op::FewRowsReduceScatter
             | Op::LowLatencyReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
             Op::GemmEpilogue => size_of::<Launch<GemmEpilogueArgs>>(),
-            Op::GemmReduceScatterEpilogue => size_of::<Launch<GemmReduceScatterEpilogueArgs>>(),
+            Op::GemmReduceScatterEpilogue | Op::FewRowsReduceScatterEpilogue | Op::LowLatencyReduceScatterEpilogue => {
+                size_of::<Launch<GemmReduceScatterEpilogueArgs>>()
+            }
             Op::Link => size_of::<Launch<LinkArgs>>(),
         };
         assert_eq!(entry.param_bytes, size, "{}", entry.name);

@@ -92,6 +92,14 @@ fn bits_do_not_depend_on_the_way_of_the_tiles() -> TestResult {
 }
 
 #[test]
+fn few_rows_over_ranks_are_right() -> TestResult {
+    for (ranks, rows) in [(1, &[37][..]), (2, &[64]), (3, &[20, 100])] {
+        epilogue_over_ranks::few_rows(&world(ranks, ranks as u64), rows, 105, 72)?;
+    }
+    Ok(())
+}
+
+#[test]
 fn the_bias_is_added_once() -> TestResult {
     [2, 4].into_iter().try_for_each(|ranks| epilogue_over_ranks::bias_is_added_once(&world(ranks, 1)))
 }

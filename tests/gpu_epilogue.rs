@@ -77,6 +77,13 @@ fn bits_are_the_same_in_every_way(_: &Gpu) -> TestResult {
     Ok(())
 }
 
+fn few_rows(_: &Gpu) -> TestResult {
+    for ranks in [1, 2, 3, 8] {
+        epilogue_over_ranks::few_rows(&virtual_ranks(ranks)?, &[1, 16, 37, 64, 65, 128], 1000, 1032)?;
+    }
+    Ok(())
+}
+
 fn operands_of_8_bits_over_ranks(_: &Gpu) -> TestResult {
     [1, 3].into_iter().try_for_each(|ranks| {
         epilogue_over_ranks::every_form_on_8_bit_operands_over_ranks(&virtual_ranks(ranks)?, (700, 520, 528))
@@ -92,6 +99,7 @@ fn real_ranks(gpus: &[Gpu]) -> TestResult {
     let world = World::local(&ordinals).map_err(|e| e.to_string())?;
     epilogue_over_ranks::every_form_in_every_way(&world, &[(1023, 520, 200), (9, 105, 24)])?;
     epilogue_over_ranks::every_variant_and_form_over_ranks(&world, (300, 520, 136))?;
+    epilogue_over_ranks::few_rows(&world, &[1, 16, 37, 64, 65, 128], 1000, 1032)?;
     epilogue_over_ranks::bits_with_epilogue_are_the_same_in_every_way(&world, 1100, 520, 264)
 }
 
@@ -110,6 +118,7 @@ fn main() -> ExitCode {
         Case::one("every_form_in_every_way", every_form_in_every_way),
         Case::one("every_variant_and_form_over_ranks", every_variant_and_form_over_ranks),
         Case::one("bits_are_the_same_in_every_way", bits_are_the_same_in_every_way),
+        Case::one("few_rows", few_rows),
         Case::one("operands_of_8_bits_over_ranks", operands_of_8_bits_over_ranks),
         Case::one("bias_is_added_once", bias_is_added_once),
         Case::several("real_ranks", 2, real_ranks),

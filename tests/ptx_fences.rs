@@ -49,7 +49,12 @@ fn a_fence_stands_between_reads_of_panels_and_the_arrival_that_frees_them() {
             Op::Gemm => 1,
             Op::GemmEpilogue => 2,
             // Their consumers read no panel.
-            Op::GemmPingPong | Op::FewRowsReduceScatter | Op::LowLatencyReduceScatter | Op::Link => continue,
+            Op::GemmPingPong
+            | Op::FewRowsReduceScatter
+            | Op::LowLatencyReduceScatter
+            | Op::FewRowsReduceScatterEpilogue
+            | Op::LowLatencyReduceScatterEpilogue
+            | Op::Link => continue,
         };
         let (reads, arrival) = unfenced(&ptx::only(entry).unwrap());
         assert_eq!(arrival, None, "{}: an arrival after reads with no fence between", entry.name);

@@ -6,9 +6,10 @@ use half::bf16;
 use tilewire::compare::{GemmNumerics, Tolerance, compare_bits, compare_placed};
 use tilewire::kernels::abi::{Placement, Transport};
 use tilewire::kernels::config::Element;
+use tilewire::kernels::shape::MAX_WORLD;
 use tilewire::matrix::Matrix;
 use tilewire::measure::Candidate;
-use tilewire::ops::{GemmReduceScatter, RankMatrices};
+use tilewire::ops::{GemmReduceScatter, RankMatrices, RawEpilogue};
 use tilewire::reference::sampled::{Sample, sampled_truth};
 use tilewire::{Layout, Result};
 
@@ -28,6 +29,8 @@ pub struct Way {
     pub pause_ns: Option<u64>,
     /// Tiles of each CTA before own ones come between, where it is not the plan that chooses.
     pub head_start: Option<u32>,
+    /// By the kernel with an epilogue, which changes nothing.
+    pub finishes: bool,
 }
 
 /// The tile of which each consumer has a half.
@@ -43,7 +46,8 @@ const PAUSES_NS: [Option<u64>; 7] = [None, Some(0), Some(400), Some(800), Some(1
 
 impl Way {
     fn new(transport: Transport, placement: Placement, sm_margin: u32) -> Self {
-        Self { transport, placement, sm_margin, deadline: DEADLINE, tile: None, pause_ns: None, head_start: None }
+        let (deadline, finishes) = (DEADLINE, false);
+        Self { transport, placement, sm_margin, deadline, tile: None, pause_ns: None, head_start: None, finishes }
     }
 
     fn by(self, tile: [u32; 2]) -> Self {
@@ -63,6 +67,7 @@ impl Way {
         ways.extend([0, 8, 16].map(|margin| Self::new(Staged, Partition, margin)));
         ways.extend([8, 16].map(|margin| Self::new(Staged, Epilogue, margin)));
         ways.extend([MAIN_TILE, TURNS_TILE].map(|tile| Self::new(Push, Epilogue, 0).by(tile)));
+        ways.push(Self { finishes: true, ..Self::new(Push, Epilogue, 0) });
         ways.retain(|way| way.fits(ranks));
         ways
     }
@@ -113,7 +118,8 @@ impl Way {
             Some(tiles) => format!(", own tiles after {tiles}"),
         };
         let deadline = if self.deadline.is_zero() { ", no deadline" } else { "" };
-        format!("tilewire {transport} {placement} {}{tile}{pause}{own}{deadline}", self.sm_margin)
+        let finished = if self.finishes { ", finished" } else { "" };
+        format!("tilewire {transport} {placement} {}{tile}{pause}{own}{deadline}{finished}", self.sm_margin)
     }
 }
 
@@ -139,6 +145,9 @@ impl Fused {
             if let Some(tiles) = way.head_start {
                 builder = builder.head_start(tiles);
             }
+            if way.finishes {
+                builder = builder.with_epilogue();
+            }
             let plan = builder
                 .shape(m, n, k)
                 .transport(way.transport)
@@ -163,7 +172,14 @@ impl Fused {
     pub fn launch(&self, given: &[RankMatrices]) -> Result<()> {
         // SAFETY: the operands have the plan's shapes, and the bench keeps them until it has waited for the streams; all
         // ranks make this call together, on their own streams.
-        unsafe { self.plan.launch(self.m, given, None) }
+        unsafe {
+            if self.way.finishes {
+                let nothing = [RawEpilogue::default(); MAX_WORLD];
+                self.plan.launch_with(self.m, given, &nothing[..given.len()], None)
+            } else {
+                self.plan.launch(self.m, given, None)
+            }
+        }
     }
 
     /// Waits, and reports a wait that was given up.

@@ -6,6 +6,7 @@ use crate::abi::{Launch, LinkArgs};
 // The rows name tiles, layouts and types of it.
 use crate::config::*;
 use crate::kernels::Kernel;
+use crate::kernels::few_rows_epilogue::{FewRowsReduceScatterEpilogue, LowLatencyReduceScatterEpilogue};
 use crate::kernels::few_rows_reduce_scatter::FewRowsReduceScatter;
 use crate::kernels::gemm::Gemm;
 use crate::kernels::gemm_epilogue::GemmEpilogue;
@@ -34,6 +35,10 @@ pub enum Op {
     FewRowsReduceScatter,
     /// The same, where every element goes from registers to its owner's registers.
     LowLatencyReduceScatter,
+    /// [`Op::FewRowsReduceScatter`] with an epilogue on the sum.
+    FewRowsReduceScatterEpilogue,
+    /// [`Op::LowLatencyReduceScatter`] with an epilogue on the sum.
+    LowLatencyReduceScatterEpilogue,
     /// Copies and signals over a link; no operands, so that types and layouts of its entry mean nothing.
     Link,
 }
@@ -279,6 +284,14 @@ macro_rules! for_each_entry {
                 sm90_f16_gemm_reduce_scatter_epilogue_nn_f32_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Nn, F16, F32>;
                 sm90_f16_gemm_reduce_scatter_epilogue_tn_f16_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Tn, F16, F16>;
                 sm90_f16_gemm_reduce_scatter_epilogue_tn_f32_128x256x64: GemmReduceScatterEpilogue, Tile128x256<Tn, F16, F32>;
+                sm90_bf16_gemm_low_latency_reduce_scatter_epilogue_nt_bf16_64x64x64: LowLatencyReduceScatterEpilogue, Tile64x64<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_low_latency_reduce_scatter_epilogue_nt_f32_64x64x64: LowLatencyReduceScatterEpilogue, Tile64x64<Nt, Bf16, F32>;
+                sm90_f16_gemm_low_latency_reduce_scatter_epilogue_nt_f16_64x64x64: LowLatencyReduceScatterEpilogue, Tile64x64<Nt, F16, F16>;
+                sm90_f16_gemm_low_latency_reduce_scatter_epilogue_nt_f32_64x64x64: LowLatencyReduceScatterEpilogue, Tile64x64<Nt, F16, F32>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_epilogue_nt_bf16_128x64x64: FewRowsReduceScatterEpilogue, Tile128x64<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_few_rows_reduce_scatter_epilogue_nt_f32_128x64x64: FewRowsReduceScatterEpilogue, Tile128x64<Nt, Bf16, F32>;
+                sm90_f16_gemm_few_rows_reduce_scatter_epilogue_nt_f16_128x64x64: FewRowsReduceScatterEpilogue, Tile128x64<Nt, F16, F16>;
+                sm90_f16_gemm_few_rows_reduce_scatter_epilogue_nt_f32_128x64x64: FewRowsReduceScatterEpilogue, Tile128x64<Nt, F16, F32>;
                 sm90_e4m3_gemm_reduce_scatter_epilogue_nt_bf16_128x128x128: GemmReduceScatterEpilogue, Tile128x128<Nt, E4m3, Bf16>;
                 sm90_e4m3_gemm_reduce_scatter_epilogue_nt_f32_128x128x128: GemmReduceScatterEpilogue, Tile128x128<Nt, E4m3, F32>;
                 sm90_e4m3_e5m2_gemm_reduce_scatter_epilogue_nt_bf16_128x128x128: GemmReduceScatterEpilogue, Tile128x128<Nt, Pair<E4m3, E5m2>, Bf16>;

@@ -8,6 +8,7 @@ use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceSc
 // The rows name tiles, layouts and types of it.
 use crate::config::*;
 use crate::entries::for_each_entry;
+use crate::kernels::few_rows_epilogue::{FewRowsReduceScatterEpilogue, LowLatencyReduceScatterEpilogue};
 use crate::kernels::few_rows_reduce_scatter::FewRowsReduceScatter;
 use crate::kernels::gemm::Gemm;
 use crate::kernels::gemm_epilogue::GemmEpilogue;

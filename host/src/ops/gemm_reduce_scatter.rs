@@ -1,7 +1,7 @@
 //! GEMM + ReduceScatter: rank r holds A_r and B_r, K sharded over the ranks; rank d ends with its rows of the M×N sum
 //! `Σ_r A_r · B_r`. [`Layout`](crate::Layout) says how A and B lie: `nt`, the default, is M×K times (N×K)ᵀ.
 
-use super::kernels::Kernels;
+use super::kernels::{Kernels, is_low_latency};
 use super::maps::maps;
 use super::pacing;
 use super::reduce_scatter_builder::GemmReduceScatterBuilder;
@@ -221,7 +221,7 @@ impl GemmReduceScatter {
             // A box is stored in steps of 16 bytes: rows of D that are no whole number of them are added up from the slots,
             // with stores of single elements.
             let ends_in_a_step = (n * o.variant.output.bytes()).is_multiple_of(16);
-            let stores_elements = ends_in_a_step || entry.op == Op::LowLatencyReduceScatter;
+            let stores_elements = ends_in_a_step || is_low_latency(entry);
             let placement = if stores_elements { o.placement } else { Placement::Partition };
             let staged = o.transport == Transport::Staged && world > 1;
             let has_partition = staged || placement == Placement::Partition;

@@ -43,8 +43,9 @@ pub struct Kernels {
     /// For the calls of which it should be faster than the main one.
     turns: Option<&'static Entry>,
     shared: Shared,
-    /// For calls with an epilogue, where the plan has such.
-    pub epilogue: Option<&'static Entry>,
+    /// For calls with an epilogue, where the plan has such, and for those of them that have few rows.
+    epilogue: Option<&'static Entry>,
+    few_epilogue: [Option<Choice>; 2],
     max_m: u32,
 }
 
@@ -82,7 +83,8 @@ impl Kernels {
         // Slots have room for the tiles of either: not for a kernel that not even the largest call takes.
         let takes_more = few.iter().flatten().all(|choice| max_m > choice.most_rows);
         let turns = turns.filter(|entry| takes_more && shared.cost(entry, max_m) < shared.cost(main, max_m));
-        Ok(Self { few, main, turns, shared, epilogue, max_m })
+        let few_epilogue = if wishes.has_epilogue { Self::few_epilogue(variant, wishes) } else { [None; 2] };
+        Ok(Self { few, main, turns, shared, epilogue, few_epilogue, max_m })
     }
 
     fn few(variant: Variant, wishes: Wishes, world: u32) -> [Option<Choice>; 3] {
@@ -102,6 +104,25 @@ impl Kernels {
         [shared(SHARED_TILES[0]), shared(SHARED_TILES[1]), small]
     }
 
+    /// As [`Self::few`], with an epilogue: tiles that hold the rows of every owner.
+    fn few_epilogue(variant: Variant, wishes: Wishes) -> [Option<Choice>; 2] {
+        let of = |op, tile: [u32; 2]| variant.entry_of(op, tile).map(|entry| Choice { entry, most_rows: tile[0] });
+        let slots = || of(Op::FewRowsReduceScatterEpilogue, SHARED_TILES[1]);
+        match (wishes.transport, wishes.placement) {
+            (Transport::Staged, _) => [None; 2],
+            (Transport::Push, Placement::Epilogue) => {
+                [of(Op::LowLatencyReduceScatterEpilogue, SHARED_TILES[0]), slots()]
+            }
+            _ => [slots(), None],
+        }
+    }
+
+    /// The kernel for a call over `m` rows with an epilogue, where the plan has such.
+    pub fn with_epilogue(&self, m: u32) -> Option<&'static Entry> {
+        let few = self.few_epilogue.iter().flatten().find(|choice| m <= choice.most_rows);
+        few.map(|choice| choice.entry).or(self.epilogue)
+    }
+
     /// The kernel for a call over `m` rows.
     pub fn for_rows(&self, m: u32) -> &'static Entry {
         let few = self.few.iter().flatten().find(|choice| m <= choice.most_rows).map(|choice| choice.entry);
@@ -111,16 +132,23 @@ impl Kernels {
 
     /// The kernels that some call takes, with the most rows that one does.
     pub fn used(&self) -> impl Iterator<Item = Choice> + '_ {
-        let main = Choice { entry: self.main, most_rows: u32::MAX };
+        let any = |entry| Choice { entry, most_rows: u32::MAX };
+        let plain = self.few.iter().flatten().copied().chain([any(self.main)]);
+        let with_epilogue = self.few_epilogue.iter().flatten().copied().chain(self.epilogue.map(any));
+        let turns = self.turns.map(|entry| Choice { entry, most_rows: self.max_m });
+        self.reached(plain).chain(turns).chain(self.reached(with_epilogue))
+    }
+
+    /// Those of `choices`, for fewer rows first, that a call of at most the plan's rows takes.
+    fn reached(&self, choices: impl Iterator<Item = Choice>) -> impl Iterator<Item = Choice> {
+        let max_m = self.max_m;
         let mut reached = None;
-        let epilogue = self.epilogue.map(|entry| Choice { entry, most_rows: self.max_m });
-        let plain = self.few.iter().flatten().copied().chain([main]).filter_map(move |choice| {
-            let most_rows = min(choice.most_rows, self.max_m);
+        choices.filter_map(move |choice| {
+            let most_rows = min(choice.most_rows, max_m);
             let is_used = reached.is_none_or(|reached| most_rows > reached);
             reached = max(reached, Some(most_rows));
             is_used.then_some(Choice { most_rows, ..choice })
-        });
-        plain.chain(self.turns.map(|entry| Choice { entry, most_rows: self.max_m })).chain(epilogue)
+        })
     }
 
     /// Bytes of the flagged words of one parity.
@@ -139,9 +167,9 @@ impl Kernels {
             let tile = entry.tile_extent();
             check::tile_count(most_rows + entry.row_align - 1, n, tile)?;
             let tiles = match entry.op {
-                Op::FewRowsReduceScatter if most_rows == 0 => 0,
-                Op::LowLatencyReduceScatter => 0,
-                Op::FewRowsReduceScatter => shared_tile_count(n, tile[1]),
+                _ if is_low_latency(entry) => 0,
+                Op::FewRowsReduceScatter | Op::FewRowsReduceScatterEpilogue if most_rows == 0 => 0,
+                Op::FewRowsReduceScatter | Op::FewRowsReduceScatterEpilogue => shared_tile_count(n, tile[1]),
                 _ => max_chunk_tiles(most_rows, n, world, tile, entry.row_align),
             };
             slot_tiles = max(slot_tiles, tiles);
@@ -151,9 +179,14 @@ impl Kernels {
     }
 }
 
+/// Whether sums go from registers to registers.
+pub(super) fn is_low_latency(entry: &Entry) -> bool {
+    matches!(entry.op, Op::LowLatencyReduceScatter | Op::LowLatencyReduceScatterEpilogue)
+}
+
 /// Bytes of the flagged words of one parity.
 fn flagged_bytes(Choice { entry, most_rows }: Choice, n: u32, world: u32) -> u64 {
-    if entry.op != Op::LowLatencyReduceScatter {
+    if !is_low_latency(entry) {
         return 0;
     }
     let [_, tile_n] = entry.tile_extent();
@@ -272,9 +305,10 @@ mod tests {
         // Or 32 × 43 of those multiplied in turns, which calls of the same plan may take.
         assert_eq!(slots(8192, 8192).unwrap(), (1376, 2 * 1376 * 65_536));
         assert_eq!(slots(0, 8192).unwrap().0, 0);
-        // Calls with an epilogue take the main tile, however few their rows are: 1 × 32 of 64 KiB.
-        let wishes = Wishes { has_epilogue: true, ..push() };
-        let kernels = of(Variant::default(), wishes, 2, [64, 8192, 64]).unwrap();
+        // Calls with an epilogue take the main tile where no other has one, however few their rows are: 1 × 32 of 64 KiB.
+        let with_epilogue = Wishes { has_epilogue: true, ..push() };
+        let variant = Variant::new(Layout::Tn, Element::F16, Element::F16);
+        let kernels = of(variant, with_epilogue, 2, [64, 8192, 64]).unwrap();
         assert_eq!(kernels.slots(8192, 2).unwrap(), (32, 2 * 32 * 65_536));
         assert!(slots(64, i32::MAX as u32).unwrap_err().to_string().contains("tiles"));
     }
@@ -302,6 +336,26 @@ mod tests {
         assert_eq!(stride(push(), Variant { layout: Layout::Tn, ..bf16 }, 2, 8192), 0);
         let op = |m| of(bf16, push(), 2, [8192, 8192, 64]).unwrap().for_rows(m).op;
         assert_eq!([64, 65].map(op), [Op::LowLatencyReduceScatter, Op::FewRowsReduceScatter]);
+    }
+
+    #[test]
+    fn calls_of_few_rows_have_kernels_with_an_epilogue_too() {
+        let ops = |transport, placement| {
+            let wishes = Wishes { transport, placement, has_epilogue: true, ..push() };
+            let kernels = of(Variant::default(), wishes, 4, [8192, 512, 64]).unwrap();
+            [1, 64, 65, 128, 129].map(|m| kernels.with_epilogue(m).unwrap().op)
+        };
+        let (main, slots) = (Op::GemmReduceScatterEpilogue, Op::FewRowsReduceScatterEpilogue);
+        let registers = Op::LowLatencyReduceScatterEpilogue;
+        assert_eq!(ops(Transport::Push, Placement::Epilogue), [registers, registers, slots, slots, main]);
+        assert_eq!(ops(Transport::Push, Placement::Partition), [slots, slots, slots, slots, main]);
+        assert_eq!(ops(Transport::Staged, Placement::Partition), [main; 5]);
+        let none = of(Variant::default(), push(), 4, [8192, 512, 64]).unwrap();
+        assert_eq!(none.with_epilogue(1), None);
+        // Kernels that no call of this plan takes are not loaded.
+        let wishes = Wishes { has_epilogue: true, ..push() };
+        let few = of(Variant::default(), wishes, 4, [16, 512, 64]).unwrap();
+        assert_eq!(few.used().map(|used| used.entry.op).collect::<Vec<_>>(), [Op::LowLatencyReduceScatter, registers]);
     }
 
     #[test]

@@ -20,8 +20,10 @@ pub(crate) fn maps(
     let (a_shape, b_shape) =
         (variant.layout.a_shape(m as usize, k as usize), variant.layout.b_shape(n as usize, k as usize));
     let d_map = d.describe(role("D"), (d_rows as usize, n as usize), variant.output, entry.boxes[2])?;
-    // Kernels cut A's box to the rows of a call in the same way; that for few rows of every rank stores no box of D.
+    // Kernels cut A's box to the rows of a call in the same way. Those for few rows of every rank store no box of D; with an
+    // epilogue, C must fit it.
     let (a_box, d_map) = match entry.op {
+        Op::FewRowsReduceScatterEpilogue | Op::LowLatencyReduceScatterEpilogue => (entry.boxes[0].cut_to(m), d_map),
         Op::FewRowsReduceScatter | Op::LowLatencyReduceScatter => (entry.boxes[0].cut_to(m), None),
         Op::Gemm | Op::GemmPingPong | Op::GemmEpilogue => (entry.boxes[0].of_rows(entry.majors[0], m), d_map),
         _ => (entry.boxes[0], d_map),

@@ -55,7 +55,7 @@ impl GemmReduceScatter {
         epilogues: &[RawEpilogue],
         streams: Option<&[RawStream]>,
     ) -> Result<()> {
-        let entry = self.options.kernels.epilogue.ok_or_else(not_planned)?;
+        let entry = self.options.kernels.with_epilogue(m as u32).ok_or_else(not_planned)?;
         if epilogues.len() != self.world.size() {
             let rule = format!("there is one for each of {} ranks", self.world.size());
             return Err(Error::argument("number of epilogues", epilogues.len(), rule));

@@ -1,5 +1,6 @@
 //! From a row of the entry table to its kernel as a type, for machines that run kernels from source.
 
+use super::few_rows_epilogue::{FewRowsReduceScatterEpilogue, LowLatencyReduceScatterEpilogue};
 use super::few_rows_reduce_scatter::FewRowsReduceScatter;
 use super::gemm::Gemm;
 use super::gemm_epilogue::GemmEpilogue;

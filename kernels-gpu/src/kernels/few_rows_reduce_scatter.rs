@@ -12,8 +12,9 @@
 
 use super::Kernel;
 use super::gemm_reduce_scatter::{GemmReduceScatter, own_workspace, workspace};
-use crate::abi::{GemmReduceScatterArgs, Transport, WaitKind};
+use crate::abi::{EpilogueArgs, GemmReduceScatterArgs, Transport, WaitKind};
 use crate::collective::epilogue::{store_panels, write_panels};
+use crate::collective::finish::finish_of;
 use crate::collective::mainloop::{load_operands, multiply};
 use crate::collective::setup::{operand_ring, panel_ring};
 use crate::comm::route::owner_at_step;
@@ -21,7 +22,7 @@ use crate::comm::signal::{tile_tag, wait_signal};
 use crate::comm::workspace::Workspace;
 use crate::config::{PANEL_ROWS, ROW_BYTES, SMEM_ALIGN, TileBox, TileConfig};
 use crate::layout::slot::{TileExtent, panel_offset};
-use crate::machine::{Aborted, PutSignals, ReduceJob, Signals, ThreadRole, WarpgroupRole, Watch};
+use crate::machine::{Aborted, PutSignals, ReduceJob, RowsFinish, Signals, ThreadRole, WarpgroupRole, Watch};
 use crate::pipeline::state::PipelineState;
 use crate::schedule::shared::{SharedTile, SharedTiles};
 use crate::shape::{CtaPosition, Rank, Role, SmemAddr, div_ceil, min};
@@ -35,6 +36,8 @@ const PERIOD_ROWS: u32 = SMEM_ALIGN / ROW_BYTES;
 /// One CTA's view of the call.
 pub(super) struct Call<'a, C> {
     pub(super) args: &'a GemmReduceScatterArgs,
+    /// What becomes of the sums; none in the kernels without epilogues.
+    pub(super) epilogue: Option<&'a EpilogueArgs>,
     at: CtaPosition,
     pub(super) tiles: SharedTiles,
     pub(super) epoch: u32,
@@ -43,10 +46,15 @@ pub(super) struct Call<'a, C> {
 
 impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
-    pub(super) fn new<M: Signals>(m: &M, args: &'a GemmReduceScatterArgs, at: CtaPosition) -> Self {
+    pub(super) fn new<M: Signals>(
+        m: &M,
+        args: &'a GemmReduceScatterArgs,
+        epilogue: Option<&'a EpilogueArgs>,
+        at: CtaPosition,
+    ) -> Self {
         let tiles = SharedTiles { m: args.m, n: args.n, world: args.world, tile_n: C::TILE_N };
         let epoch = m.load_settled_gpu(own_workspace::<C>(args).epoch());
-        Self { args, at, tiles, epoch, config: core::marker::PhantomData }
+        Self { args, epilogue, at, tiles, epoch, config: core::marker::PhantomData }
     }
 
     #[inline(always)]
@@ -122,6 +130,16 @@ impl<'a, C: TileConfig> Call<'a, C> {
         Ok(())
     }
 
+    /// A mover's part of the call.
+    #[inline(always)]
+    pub(super) fn move_as<M: ThreadRole, const STAGES: u32>(&self, m: &M, role: Role) -> Result<(), Aborted> {
+        match role {
+            Role::Producer => self.produce::<M, STAGES>(m),
+            Role::Storer => self.store(m),
+            Role::Loader | Role::Consumer(_) => Ok(()),
+        }
+    }
+
     #[inline(always)]
     fn store<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
         let mut state = PipelineState::start();
@@ -188,7 +206,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 
     #[inline(always)]
-    fn consume<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
+    pub(super) fn consume<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
         let role = Role::Consumer(consumer);
         let operands = operand_ring::<M, C, STAGES>(m, role);
         let panels = panel_ring::<M, C>(m, role, consumer);
@@ -236,7 +254,11 @@ impl<'a, C: TileConfig> Call<'a, C> {
                 dst_stride: self.args.d_stride,
                 rows: skip + segment.rows,
                 cols: tile.cols,
-                finish: None,
+                finish: self.epilogue.map(|epilogue| RowsFinish {
+                    how: finish_of::<M, C>(m, epilogue, tile.col, tile.cols),
+                    c: epilogue.c.plus(segment.chunk_row as u64 * epilogue.c_stride + col_bytes),
+                    c_stride: epilogue.c_stride,
+                }),
             });
             index += distance;
         }
@@ -252,16 +274,12 @@ impl<C: TileConfig, const STAGES: u32> Kernel for FewRowsReduceScatter<C, STAGES
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
-        match role {
-            Role::Producer => Call::<C>::new(m, args, at).produce::<M, STAGES>(m),
-            Role::Storer => Call::<C>::new(m, args, at).store(m),
-            Role::Loader | Role::Consumer(_) => Ok(()),
-        }
+        Call::<C>::new(m, args, None, at).move_as::<M, STAGES>(m, role)
     }
 
     #[inline(always)]
     fn consumer<M: WarpgroupRole<C>>(m: &M, args: &Self::Args, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
-        Call::<C>::new(m, args, at).consume::<M, STAGES>(m, consumer)
+        Call::<C>::new(m, args, None, at).consume::<M, STAGES>(m, consumer)
     }
 
     /// As in [`GemmReduceScatter`]: credits, and the next epoch.

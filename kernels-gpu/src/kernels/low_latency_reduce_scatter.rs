@@ -15,13 +15,14 @@ use super::few_rows_reduce_scatter::Call;
 use super::gemm_reduce_scatter::{GemmReduceScatter, own_workspace};
 use crate::abi::{GemmReduceScatterArgs, Wait, WaitKind};
 use crate::collective::epilogue::for_each_panel;
+use crate::collective::finish::finish_of;
 use crate::collective::mainloop::multiply;
 use crate::collective::setup::operand_ring;
 use crate::comm::signal::tile_tag;
 use crate::comm::workspace::Workspace;
 use crate::config::{Registers, TileConfig};
 use crate::layout::flagged::{FlaggedRows, flagged_panel_bytes, flagged_tile_bytes};
-use crate::machine::{Aborted, PutSignals, RowsOut, ThreadRole, WarpgroupRole};
+use crate::machine::{Aborted, PutSignals, RowsFinish, RowsOut, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
 use crate::schedule::shared::SharedTile;
 use crate::shape::{CtaPosition, Rank, Role, div_ceil};
@@ -93,7 +94,7 @@ impl<C: TileConfig> Call<'_, C> {
         }
     }
 
-    /// Consumer: adds up the own rows of `tile` over the ranks, in rank order, and stores them.
+    /// Consumer: adds up the own rows of `tile` over the ranks, in rank order, finishes and stores them.
     #[inline(always)]
     fn finish<M: WarpgroupRole<C>>(
         &self,
@@ -126,13 +127,18 @@ impl<C: TileConfig> Call<'_, C> {
                 cols: tile.cols - col,
                 dst: self.args.d.plus(segment.chunk_row as u64 * self.args.d_stride + bytes),
                 stride: self.args.d_stride,
+                finish: self.epilogue.map(|epilogue| RowsFinish {
+                    how: finish_of::<M, C>(m, epilogue, tile.col + col, tile.cols - col),
+                    c: epilogue.c.plus(segment.chunk_row as u64 * epilogue.c_stride + bytes),
+                    c_stride: epilogue.c_stride,
+                }),
             }, &sum);
         });
         Ok(())
     }
 
     #[inline(always)]
-    fn exchange<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
+    pub(super) fn exchange<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
         let role = Role::Consumer(consumer);
         let operands = operand_ring::<M, C, STAGES>(m, role);
         let mut state = PipelineState::start();
@@ -163,14 +169,14 @@ impl<C: TileConfig, const STAGES: u32> Kernel for LowLatencyReduceScatter<C, STA
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
         match role {
-            Role::Producer => Call::<C>::new(m, args, at).produce::<M, STAGES>(m),
+            Role::Producer => Call::<C>::new(m, args, None, at).produce::<M, STAGES>(m),
             Role::Storer | Role::Loader | Role::Consumer(_) => Ok(()),
         }
     }
 
     #[inline(always)]
     fn consumer<M: WarpgroupRole<C>>(m: &M, args: &Self::Args, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
-        Call::<C>::new(m, args, at).exchange::<M, STAGES>(m, consumer)
+        Call::<C>::new(m, args, None, at).exchange::<M, STAGES>(m, consumer)
     }
 
     /// As in [`GemmReduceScatter`]: credits, and the next epoch.

@@ -3,6 +3,7 @@
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod dispatch;
+pub mod few_rows_epilogue;
 pub mod few_rows_reduce_scatter;
 pub mod gemm;
 pub mod gemm_epilogue;

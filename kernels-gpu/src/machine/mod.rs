@@ -298,12 +298,12 @@ pub trait ExchangeRows<C: TileConfig>: WarpgroupMma<C> {
     /// unspecified; else a flag that was not `epoch`. The same outcome for every thread of a warp; warps may differ.
     fn take_rows(&self, rows: &FlaggedRows, epoch: u32) -> Result<Self::Panel, u32>;
 
-    /// Rounds the rows of `panel` that `out` names to `C::OUT` and stores them, with plain stores.
+    /// Finishes the rows of `panel` that `out` names, rounds them to `C::OUT` and stores them, with plain stores.
     fn store_rows(&self, out: &RowsOut, panel: &Self::Panel);
 }
 
-/// Rows of a panel that are final.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Rows of a panel that need nothing from other ranks any more.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowsOut {
     /// First row, counted from the start of the consumer's half of the tile.
     pub first: u32,
@@ -315,6 +315,8 @@ pub struct RowsOut {
     pub dst: GlobalAddr,
     /// Bytes from one row to the next, a multiple of 16.
     pub stride: u64,
+    /// What becomes of the sums before they are rounded; nothing if none.
+    pub finish: Option<RowsFinish>,
 }
 
 /// What becomes of finished values, by one warpgroup.
@@ -328,10 +330,10 @@ pub trait Epilogue<C: TileConfig>: WarpgroupMma<C> {
     fn finish(&self, panel: Self::Panel, buffer: SmemAddr, rows: u32, how: &Finish);
 }
 
-/// The epilogue of rows that [`Reduce`] adds up.
+/// The epilogue of rows that are stored by elements: those that [`Reduce`] adds up, and those of [`RowsOut`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowsFinish {
-    /// What is done to each value; its columns are those of the job.
+    /// What is done to each value; its columns are those of the job, or of the panel.
     pub how: Finish,
     /// First element of C or of the residual: what belongs to `dst`.
     pub c: GlobalAddr,

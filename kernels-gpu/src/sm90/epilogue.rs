@@ -57,7 +57,7 @@ pub(super) use array_8;
 /// `value`, unknown to the compiler: a loop up to it is not unrolled, and what is computed from it is computed here, not
 /// kept in registers through the main loop.
 #[inline(always)]
-fn opaque(value: u32) -> u32 {
+pub(super) fn opaque(value: u32) -> u32 {
     let same: u32;
     // SAFETY: arithmetic on registers.
     unsafe { asm!("mov.u32 {}, {};", out(reg32) same, in(reg32) value, options(nomem, nostack)) };
@@ -69,7 +69,7 @@ fn opaque(value: u32) -> u32 {
 /// # Safety
 /// What exists can be read.
 #[inline(always)]
-unsafe fn load_pair<O: ElementType>(addr: u64, exist: u32) -> [f32; 2] {
+pub(super) unsafe fn load_pair<O: ElementType>(addr: u64, exist: u32) -> [f32; 2] {
     // SAFETY: the caller's.
     unsafe {
         match O::ELEMENT {

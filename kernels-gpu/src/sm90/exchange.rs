@@ -2,13 +2,14 @@
 
 use core::arch::asm;
 
+use super::epilogue::{Values, apply, array_8, load_pair, opaque};
 use super::machine::Warpgroup;
 use super::matrix::{pack, unpack};
 use super::{memory, sync};
 use crate::config::{Element, ElementType, OperandLayout, OperandTypes, Tile};
 use crate::layout::flagged::{FlaggedRows, LANE_WORDS, PLANES, QUAD, WORDS_AT_ONCE, word_col};
 use crate::layout::fragment::fragment_coordinates;
-use crate::machine::{ExchangeRows, RowsOut, WarpgroupMma};
+use crate::machine::{ExchangeRows, RowsFinish, RowsOut, WarpgroupMma};
 
 /// `st.relaxed.sys.v2.b64`: two words, each written whole.
 #[inline(always)]
@@ -174,6 +175,9 @@ where
 
     #[inline(always)]
     fn store_rows(&self, out: &RowsOut, panel: &[f32; 32]) {
+        if let Some(finish) = &out.finish {
+            return finish_rows::<O>(self.thread, out, finish, panel);
+        }
         let _ = halves!(HALF => {
             let row = row_of(self.thread, HALF).wrapping_sub(out.first);
             if row < out.rows {
@@ -181,17 +185,8 @@ where
                 let _ = planes!(PLANE => {
                     let store = |word: u32| {
                         let col = word_col(self.thread % QUAD, word, O::ELEMENT.bytes());
-                        let at = dst + (col * O::ELEMENT.bytes()) as u64;
-                        let word = data::<O>(panel, word, HALF);
-                        let elements = 4 / O::ELEMENT.bytes();
                         // SAFETY: columns that exist are in D.
-                        unsafe {
-                            if col + elements <= out.cols {
-                                memory::store_u32(at, word);
-                            } else if col < out.cols {
-                                memory::store_u16(at, word as u16);
-                            }
-                        }
+                        unsafe { store_word::<O>(dst, col, out.cols, data::<O>(panel, word, HALF)) }
                     };
                     store(PLANE * WORDS_AT_ONCE);
                     store(PLANE * WORDS_AT_ONCE + 1);
@@ -199,4 +194,81 @@ where
             }
         });
     }
+}
+
+/// Stores those elements of `word` that are below column `cols`; its first is column `col` of the row at `row`.
+#[inline(always)]
+unsafe fn store_word<O: ElementType>(row: u64, col: u32, cols: u32, word: u32) {
+    let at = row + (col * O::ELEMENT.bytes()) as u64;
+    // SAFETY: the caller's.
+    unsafe {
+        if col + 4 / O::ELEMENT.bytes() <= cols {
+            memory::store_u32(at, word);
+        } else if col < cols {
+            memory::store_u16(at, word as u16);
+        }
+    }
+}
+
+/// Values that are finished at once: four pairs of neighbouring columns.
+const PAIRS: u32 = 4;
+
+/// Finishes a thread's rows, rounds and stores them.
+#[inline(always)]
+fn finish_rows<O: ElementType>(thread: u32, out: &RowsOut, finish: &RowsFinish, panel: &[f32; 32]) {
+    let bytes = O::ELEMENT.bytes();
+    let groups = LANE_WORDS * 4 / bytes / (2 * PAIRS);
+    // A loop, so that the arithmetic is there once.
+    let (mut idx, end) = (0, opaque(groups * HALVES as u32));
+    while idx < end {
+        let (half, group) = (idx / groups, idx % groups);
+        let values = match idx {
+            0 => pairs_of::<0, 0>(panel),
+            1 if bytes == 2 => pairs_of::<0, 1>(panel),
+            3 => pairs_of::<1, 1>(panel),
+            _ => pairs_of::<1, 0>(panel),
+        };
+        let row = row_of(thread, half).wrapping_sub(out.first);
+        if row < out.rows {
+            let col = |pair: u32| (group * PAIRS + pair) * 8 + thread % QUAD * 2;
+            let load = |from: u64, pair: u32| {
+                // SAFETY: rows and columns that exist are in C, and columns in the bias.
+                unsafe { load_pair::<O>(from + (col(pair) * bytes) as u64, out.cols.saturating_sub(col(pair))) }
+            };
+            let eight = |from: u64| {
+                let pairs = [load(from, 0), load(from, 1), load(from, 2), load(from, 3)];
+                array_8!(|I| pairs[I / 2][I % 2])
+            };
+            let other = if finish.how.has_other() {
+                eight(finish.c.0 + row as u64 * finish.c_stride)
+            } else {
+                array_8!(|_I| 0.0)
+            };
+            let v = apply(values, &other, || eight(finish.how.bias.0), &finish.how);
+            let dst = out.dst.0 + row as u64 * out.stride;
+            let store = |pair: u32, low: f32, high: f32| {
+                // SAFETY: columns that exist are in D.
+                unsafe {
+                    match O::ELEMENT {
+                        Element::F32 => {
+                            store_word::<O>(dst, col(pair), out.cols, low.to_bits());
+                            store_word::<O>(dst, col(pair) + 1, out.cols, high.to_bits());
+                        }
+                        _ => store_word::<O>(dst, col(pair), out.cols, pack::<O>(low, high)),
+                    }
+                }
+            };
+            store(0, v[0], v[1]);
+            store(1, v[2], v[3]);
+            store(2, v[4], v[5]);
+            store(3, v[6], v[7]);
+        }
+        idx += 1;
+    }
+}
+
+/// Four pairs of a thread's registers: group `GROUP` of half `HALF`.
+#[inline(always)]
+fn pairs_of<const HALF: usize, const GROUP: usize>(panel: &[f32; 32]) -> Values {
+    array_8!(|I| panel[((GROUP * 4 + I / 2) * 4 + HALF * 2 + I % 2) % 32])
 }

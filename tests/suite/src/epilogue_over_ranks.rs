@@ -132,6 +132,54 @@ pub fn bits_with_epilogue_are_the_same_in_every_way(world: &World, m: usize, n: 
     Ok(())
 }
 
+/// Few rows, whose tiles hold those of every owner: every type and form is right, and has the bits of tiles that hold one owner's.
+pub fn few_rows(world: &World, rows: &[usize], n: usize, k: usize) -> TestResult {
+    for (i, &m) in rows.iter().enumerate() {
+        bits_with_epilogue_are_the_same_in_every_way(world, m, n, k)?;
+        for (j, form) in FORMS.iter().enumerate() {
+            let (transport, placement, margin) = WAYS[(i + j) % WAYS.len()];
+            let case = Case::new(m, n, k).over(transport, placement, margin);
+            right_scattered::<bf16, f32>(world, &case, form)?;
+            right_scattered::<f16, f16>(world, &case, form)?;
+            right_scattered::<f16, f32>(world, &case, form)?;
+        }
+    }
+    plain_and_finished_calls_share_a_plan(world, n, k)
+}
+
+/// Calls with an epilogue that changes nothing have the bits of calls without one, whatever calls the plan had before.
+fn plain_and_finished_calls_share_a_plan(world: &World, n: usize, k: usize) -> TestResult {
+    let go = || -> Result<Option<usize>, Error> {
+        let builder = GemmReduceScatter::builder(world).shape(400, n, k).first_epoch(u32::MAX - 4);
+        let plan = builder.with_epilogue().build()?;
+        for m in [16, 400, 100, 16, 190, 64, 65, 0, 128, 1, 16] {
+            let case = Case::new(m, n, k);
+            let operands = Operands::<bf16>::new(world, &case, uniform)?;
+            let (a, b) = (&operands.a_tensors, &operands.b_tensors);
+            let room = || -> Result<Vec<Tensor>, Error> {
+                let rows = |rank| plan.rows_of(m, rank);
+                (0..world.size()).map(|rank| Tensor::poisoned::<bf16>(world, rank, rows(rank), n)).collect()
+            };
+            let (mut plain, mut finished) = (room()?, room()?);
+            plan.run(m, a, b, &mut plain)?;
+            plan.run_with(m, a, b, &mut finished, &vec![TensorEpilogue::default(); world.size()])?;
+            for (plain, finished) in plain.iter().zip(&finished) {
+                let bits = |d: &Tensor| -> Result<Vec<u16>, Error> {
+                    Ok(d.to_vec::<bf16>()?.iter().map(|x| x.to_bits()).collect())
+                };
+                if bits(plain)? != bits(finished)? {
+                    return Ok(Some(m));
+                }
+            }
+        }
+        Ok(None)
+    };
+    match go().map_err(|e| e.to_string())? {
+        Some(m) => Err(format!("{m} rows: an epilogue that changes nothing changed bits")),
+        None => Ok(()),
+    }
+}
+
 /// The bias is added once, not once a rank; its double, or none, does not pass.
 pub fn bias_is_added_once(world: &World) -> TestResult {
     let (case, form) = (Case::new(70, 72, 64), Form { bias: true, ..PLAIN });
