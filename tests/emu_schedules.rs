@@ -17,7 +17,7 @@ use tilewire::world::EmulatedOptions;
 use tilewire::{Layout, SplitK, World};
 
 /// Schedules of a run that asks for no number.
-const SCHEDULES: u64 = 5_000;
+const SCHEDULES: u64 = 2_500;
 
 /// M, N, K: one tile and several, whole and ragged, of every tile that there is.
 const SHAPES: [(usize, usize, usize); 10] = [
@@ -212,7 +212,7 @@ fn schedules_cover_every_way_kernel_and_world_size() {
         let count = runs.iter().filter(|run| is(&run.case)).count();
         assert!(count >= least, "{what}: {count} of {SCHEDULES}");
     };
-    let some = |what: &str, is: &dyn Fn(&FuzzCase) -> bool| at_least(10, what, is);
+    let some = |what: &str, is: &dyn Fn(&FuzzCase) -> bool| at_least(4, what, is);
     let is_fused = |c: &FuzzCase| c.op == FuzzOp::GemmReduceScatter;
     for ranks in 1..=8 {
         for way in WAYS {
@@ -239,7 +239,7 @@ fn schedules_cover_every_way_kernel_and_world_size() {
     }
     for tile in [[128, 192], [128, 176], [128, 144], [128, 96], [64, 192], [64, 96]] {
         // Each is one of twelve of some plain products.
-        at_least(4, &format!("plain {tile:?}"), &|c| !is_fused(c) && c.tile == Some(tile));
+        at_least(2, &format!("plain {tile:?}"), &|c| !is_fused(c) && c.tile == Some(tile));
     }
     for tile in NARROW_TILES {
         some(&format!("{tile:?} of fewer columns"), &|c| {

@@ -4,7 +4,11 @@
 use std::fmt;
 
 /// Instructions that every GEMM kernel must have, by the start of their name; one of each group is enough.
-pub const REQUIRED: [&[&str]; 4] = [&["HGMMA", "QGMMA"], &["UTMALDG", "UBLKCP"], &["UTMASTG", "UBLKCP"], &["SYNCS"]];
+pub const REQUIRED: [&[&str]; 3] = [&["HGMMA", "QGMMA"], &["UTMALDG", "UBLKCP"], &["SYNCS"]];
+/// The same of those whose sums leave through shared memory.
+pub const STORES: [&[&str]; 1] = [&["UTMASTG", "UBLKCP"]];
+/// The same of those whose sums go from registers to registers, two words of data and flag at a time.
+pub const EXCHANGES: [&[&str]; 2] = [&["STG.E.128.STRONG.SYS"], &["LDG.E.128.STRONG.SYS"]];
 
 /// What ptxas says about one kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,7 +123,8 @@ pub fn judge(assembly: &Assembly, sass: &[Sass], entries: &[&str]) -> Vec<Refusa
         if !entry.contains("gemm") {
             continue;
         }
-        for group in REQUIRED {
+        let leaves = if entry.contains("low_latency") { EXCHANGES.as_slice() } else { STORES.as_slice() };
+        for group in REQUIRED.iter().chain(leaves) {
             let has = |name: &String| group.iter().any(|required| name.starts_with(required));
             if !sass.instructions.iter().any(has) {
                 let found = sass.instructions.len();
@@ -196,6 +201,23 @@ mod tests {
             assert!(found[0].contains(&format!("is {reported}, but a GEMM needs it")), "{found:?}");
         }
         assert_eq!(reasons(GOOD, &SASS.replace("UTMALDG", "UBLKCP")), [""; 0]);
+    }
+
+    #[test]
+    fn a_kernel_that_exchanges_registers_stores_and_loads_words_whole() {
+        let name = "gemm_low_latency";
+        let reasons = |sass: &str| -> Vec<String> {
+            let (ptxas, sass) = (GOOD.replace("gemm", name), sass.replace("gemm", name));
+            judge(&read_ptxas(&ptxas), &read_sass(&sass), &[name]).iter().map(ToString::to_string).collect()
+        };
+        let words =
+            "  /*0000*/  STG.E.128.STRONG.SYS desc[UR4][R2.64], R4 ;\n  /*0010*/  @P0 LDG.E.128.STRONG.SYS R4 ;\n";
+        let sass = SASS.replace("UTMASTG", "NOP") + words;
+        assert_eq!(reasons(&sass), [""; 0]);
+        for name in ["STG.E.128.STRONG.SYS", "LDG.E.128.STRONG.SYS"] {
+            let found = reasons(&sass.replace(name, "NOP"));
+            assert!(found.len() == 1 && found[0].contains(&format!("is {name}, but")), "{found:?}");
+        }
     }
 
     #[test]
