@@ -6,7 +6,7 @@
 use super::access::Proxy;
 use super::agent::Agent;
 use super::clock::Mark;
-use super::mma::{HostArithmetic, Panel};
+use super::mma::Panel;
 use super::tensor::{decode, encode};
 use super::violation::{Failure, Violation};
 use super::world::{AgentLane, Look, World};
@@ -14,7 +14,7 @@ use crate::kernels::config::{Element, PANEL_ROWS, ROW_BYTES, TileConfig};
 use crate::kernels::layout::flagged::{
     FlaggedRows, LANE_WORDS, PLANE_ROW_BYTES, PLANES, QUAD, WORD_BYTES, WORDS_AT_ONCE, word_col,
 };
-use crate::kernels::machine::{ExchangeRows, RowsFinish, RowsOut};
+use crate::kernels::machine::{ExchangeRows, RowsOut};
 use crate::kernels::shape::GlobalAddr;
 
 impl<C: TileConfig> ExchangeRows<C> for Agent<'_> {
@@ -157,25 +157,8 @@ impl World {
             let detail = format!("stores rows {out:?}, more than a panel has or not in steps of 16 bytes");
             return Err(Failure::new(Violation::OutOfBounds, detail));
         }
-        let mark = self.own_mark(me);
-        let how = out.finish.map(|finish| finish.how);
-        let bias = how.map_or(Ok(Vec::new()), |how| self.read_bias(me, &how, cols as u32, element))?;
-        let mut bytes = Vec::new();
-        for row in 0..out.rows {
-            let first = (out.first + row) as usize * row_cols;
-            let mut values = panel.0[first..first + cols].to_vec();
-            if let Some(RowsFinish { how, c, c_stride }) = out.finish {
-                let other = self.read_other(me, &how, c.plus(u64::from(row) * c_stride), cols as u32, element)?;
-                for (col, (value, other)) in values.iter_mut().zip(other).enumerate() {
-                    *value = how.value::<HostArithmetic>(*value, other, bias.get(col).copied().unwrap_or(0.0));
-                }
-            }
-            bytes.clear();
-            encode(&values, element, &mut bytes);
-            let at = out.dst.plus(u64::from(row) * out.stride);
-            self.global_write(at, bytes.len() as u64, mark, Proxy::Generic)?;
-            self.memory.bytes_mut(at, bytes.len() as u64)?.copy_from_slice(&bytes);
-        }
-        Ok(())
+        let rows = panel.0.chunks_exact(row_cols).skip(out.first as usize).take(out.rows as usize);
+        let rows = rows.map(|row| &row[..cols]);
+        self.store_finished(me, rows, out.finish.as_ref(), (out.dst, out.stride), element)
     }
 }

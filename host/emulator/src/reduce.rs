@@ -10,7 +10,7 @@ use super::world::World;
 use crate::kernels::config::{Element, PANEL_BYTES, PANEL_ROWS, ROW_BYTES, TileConfig};
 use crate::kernels::finish::Finish;
 use crate::kernels::layout::slot::panel_offset;
-use crate::kernels::machine::{Reduce, ReduceJob};
+use crate::kernels::machine::{Reduce, ReduceJob, RowsFinish};
 use crate::kernels::shape::GlobalAddr;
 
 impl<C: TileConfig> Reduce<C> for Agent<'_> {
@@ -73,22 +73,43 @@ impl World {
                 sums.iter_mut().zip(&values).for_each(|(s, v)| *s += v);
             }
         }
-        if let Some(finish) = &job.finish {
-            let how = columns_of(&finish.how, first_col, element);
-            let bias = self.read_bias(me, &how, cols, element)?;
-            for (row, sums) in (0..).zip(sum.chunks_exact_mut(row_cols).skip(job.skip as usize)) {
-                let at = finish.c.plus(row * finish.c_stride + u64::from(first_col * element.bytes()));
-                let other = self.read_other(me, &how, at, cols, element)?;
-                for (col, (value, other)) in sums.iter_mut().zip(other).enumerate() {
+        let first = u64::from(first_col * element.bytes());
+        let finish = job.finish.map(|finish| RowsFinish {
+            how: columns_of(&finish.how, first_col, element),
+            c: finish.c.plus(first),
+            ..finish
+        });
+        let rows = sum.chunks_exact(row_cols).skip(job.skip as usize).map(|row| &row[..cols as usize]);
+        self.store_finished(me, rows, finish.as_ref(), (dst, job.dst_stride), element)
+    }
+
+    /// Finishes rows, rounds them and stores them one `stride` after the other from `dst` on, with plain stores. All are equally long.
+    pub(super) fn store_finished<'a>(
+        &mut self,
+        me: usize,
+        rows: impl Iterator<Item = &'a [f32]>,
+        finish: Option<&RowsFinish>,
+        (dst, stride): (GlobalAddr, u64),
+        element: Element,
+    ) -> Result<(), Failure> {
+        let mark = self.own_mark(me);
+        let (mut bias, mut bytes) = (None, Vec::new());
+        for (row, sums) in (0..).zip(rows) {
+            let mut values = sums.to_vec();
+            if let Some(RowsFinish { how, c, c_stride }) = finish {
+                let cols = sums.len() as u32;
+                let bias = match &bias {
+                    Some(bias) => bias,
+                    None => bias.insert(self.read_bias(me, how, cols, element)?),
+                };
+                let other = self.read_other(me, how, c.plus(row * c_stride), cols, element)?;
+                for (col, (value, other)) in values.iter_mut().zip(other).enumerate() {
                     *value = how.value::<HostArithmetic>(*value, other, bias.get(col).copied().unwrap_or(0.0));
                 }
             }
-        }
-        let mut bytes = Vec::new();
-        for (row, sums) in (0..).zip(sum.chunks_exact(row_cols).skip(job.skip as usize)) {
-            let at = dst.plus(row * job.dst_stride);
+            let at = dst.plus(row * stride);
             bytes.clear();
-            encode(&sums[..cols as usize], element, &mut bytes);
+            encode(&values, element, &mut bytes);
             self.global_write(at, bytes.len() as u64, mark, Proxy::Generic)?;
             self.memory.bytes_mut(at, bytes.len() as u64)?.copy_from_slice(&bytes);
         }
