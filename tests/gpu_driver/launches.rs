@@ -128,6 +128,7 @@ fn tensor_maps(gpu: &Gpu) -> TestResult {
                     element,
                     box_rows,
                     box_row_bytes: 128,
+                    fetch_bytes: 128,
                 };
                 let map = tensor_map::encode(gpu, &matrix).map_err(|e| format!("{matrix:?}: {e}"))?;
                 if map == TensorMap::UNUSED || seen.contains(&map) {

@@ -31,6 +31,8 @@ pub struct Matrix<'a> {
     pub box_rows: u32,
     /// Bytes of a row of a box: at most [`ROW_BYTES`], which is what its rows are apart in shared memory.
     pub box_row_bytes: u32,
+    /// Bytes that L2 fetches from memory together: 64, 128 or 256.
+    pub fetch_bytes: u32,
 }
 
 const MAX_EXTENT: u64 = 1 << 32;
@@ -85,10 +87,14 @@ pub fn check(matrix: &Matrix<'_>) -> Result<()> {
         let rule = format!("its rows have a multiple of {ALIGN_BYTES} bytes, at most {ROW_BYTES}");
         return refuse("box", format!("{bytes} bytes wide"), rule);
     }
+    let fetch = matrix.fetch_bytes;
+    if !matches!(fetch, 64 | 128 | 256) {
+        return refuse("fetch", format!("{fetch} bytes"), "L2 fetches 64, 128 or 256 bytes together".into());
+    }
     Ok(())
 }
 
-/// The tensor map of a matrix: boxes of `box_rows` rows, in shared memory [`ROW_BYTES`] apart with the 128-byte swizzle, zeros outside the matrix, and L2 sectors fetched in runs of 256 bytes.
+/// The tensor map of a matrix: boxes of `box_rows` rows, in shared memory [`ROW_BYTES`] apart with the 128-byte swizzle, and zeros outside the matrix.
 ///
 /// # Errors
 /// Those of [`check`], and [`Error::Driver`].
@@ -123,7 +129,11 @@ pub fn encode(gpu: &Gpu, matrix: &Matrix<'_>) -> Result<TensorMap> {
             element_strides.as_ptr(),
             CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
             CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
-            CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            match matrix.fetch_bytes {
+                64 => CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
+                128 => CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                _ => CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            },
             // Zeros; the other fill is NaN.
             CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
@@ -148,6 +158,7 @@ mod tests {
             element: Element::Bf16,
             box_rows: 128,
             box_row_bytes: ROW_BYTES,
+            fetch_bytes: 256,
         }
     }
 
@@ -206,6 +217,8 @@ mod tests {
         check(&Matrix { box_rows: 256, ..operand() }).unwrap();
         assert!(refusal(&Matrix { box_rows: 257, ..operand() }).contains("A's box is 257 rows"));
         assert!(refusal(&Matrix { box_rows: 0, ..operand() }).contains("A's box is 0 rows"));
+        check(&Matrix { fetch_bytes: 64, ..operand() }).unwrap();
+        assert!(refusal(&Matrix { fetch_bytes: 32, ..operand() }).starts_with("A's fetch is 32 bytes"));
     }
 
     proptest! {

@@ -192,6 +192,7 @@ pub(super) fn not_planned() -> Error {
 mod tests {
     use super::*;
     use crate::kernels::config::TileBox;
+    use crate::plan::operand::L2Fetch;
 
     fn result() -> Result2d {
         let tile_box = TileBox { rows: 64, count: 1 };
@@ -203,6 +204,7 @@ mod tests {
             element: Element::Bf16,
             tile_box,
             box_row_bytes: 128,
+            fetch: L2Fetch::default(),
         };
         Result2d { rank: 1, d: MatrixArg { addr: 4096, row_stride: 8 }, map: Some(map) }
     }

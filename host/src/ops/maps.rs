@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::kernels::abi::{MAPS, Operand};
 use crate::kernels::entries::{Entry, Op};
 use crate::plan::Variant;
-use crate::plan::operand::{MapSpec, MatrixArg, MatrixRole};
+use crate::plan::operand::{L2Fetch, MapSpec, MatrixArg, MatrixRole};
 
 /// Describes A, B and D of one rank: `[m, rows of D, n, k]`.
 pub(crate) fn maps(
@@ -30,7 +30,8 @@ pub(crate) fn maps(
     };
     Ok([
         a.describe(role("A"), a_shape, variant.input, a_box)?,
-        b.describe(role("B"), b_shape, variant.input_b, entry.boxes[1])?,
+        b.describe(role("B"), b_shape, variant.input_b, entry.boxes[1])?
+            .map(|b| MapSpec { fetch: L2Fetch::of_b(m), ..b }),
         d_map,
         None,
     ])

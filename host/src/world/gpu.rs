@@ -245,6 +245,7 @@ fn encode(gpu: &Gpu, name: &str, spec: &Option<MapSpec>) -> Result<TensorMap> {
             element: spec.element,
             box_rows: spec.tile_box.rows,
             box_row_bytes: spec.box_row_bytes,
+            fetch_bytes: spec.fetch as u32,
         },
     )
 }
