@@ -12,14 +12,14 @@ use std::sync::Arc;
 use tilewire_kernels::abi::GemmReduceScatterArgs;
 use tilewire_kernels::abi::{Placement, Transport};
 use tilewire_kernels::comm::route::chunk_of;
-use tilewire_kernels::config::{PANEL_BUFS, PANEL_BYTES, Tile, TileConfig};
+use tilewire_kernels::config::{Bf16, FEW_PANEL_BUFS, Nt, PANEL_BYTES, Tile, TileConfig};
 use tilewire_kernels::kernels::few_rows_reduce_scatter::FewRowsReduceScatter;
 use tilewire_kernels::kernels::{Kernel, gemm_reduce_scatter::GemmReduceScatter};
 use tilewire_kernels::shape::{CtaPosition, Rank, Role};
 
 type Config = Tile<64, 64, 2>;
 type OwnTiles = GemmReduceScatter<Config, 2>;
-type SharedTile = FewRowsReduceScatter<Config, 2>;
+type SharedTile = FewRowsReduceScatter<Tile<64, 64, 2, Nt, Bf16, Bf16, FEW_PANEL_BUFS>, 2>;
 
 const CALLS: u32 = 3;
 const FIRST_EPOCH: u32 = 0xFFFF_FFFE;
@@ -31,14 +31,14 @@ fn partial(rank: Rank, call: u32) -> u32 {
 }
 
 /// Rank `rank`'s calls. `m` is the thread that leaves.
-fn calls<K>(m: Agent<Config>, problem: Problem, rank: Rank)
+fn calls<K>(m: Agent<K::Config>, problem: Problem, rank: Rank)
 where
-    K: Kernel<Args = GemmReduceScatterArgs, Config = Config>,
+    K: Kernel<Args = GemmReduceScatterArgs>,
 {
-    let args = problem.args::<Config>(rank);
+    let (args, plan) = (problem.args::<K::Config>(rank), K::Config::SMEM);
     let owns_rows = chunk_of(problem.m, problem.world, rank).rows > 0;
     for call in 0..CALLS {
-        let buffers = m.cta.panels(Config::SMEM.panel(0, 0), PANEL_BUFS * PANEL_BYTES);
+        let buffers = m.cta.panels(plan.panel(0, 0), plan.panel_bufs() * PANEL_BYTES);
         buffers.iter().for_each(|buffer| buffer.write(partial(rank, call)));
         let storer = m.also(Role::Storer);
         K::mover(&storer, &args, AT, Role::Storer).expect("nothing aborts");
@@ -72,12 +72,12 @@ fn model(name: &str, preemptions: usize, problem: Problem, words_are_fresh: bool
 
 fn model_of<K>(name: &str, preemptions: usize, problem: Problem, words_are_fresh: bool, mutant: Option<Mutant>)
 where
-    K: Kernel<Args = GemmReduceScatterArgs, Config = Config>,
+    K: Kernel<Args = GemmReduceScatterArgs>,
 {
     check(name, preemptions, move || {
-        let memory = Arc::new(problem.memory::<Config>(FIRST_EPOCH));
+        let memory = Arc::new(problem.memory::<K::Config>(FIRST_EPOCH));
         let agent = |rank: Rank| {
-            let mut cta = Cta::<Config>::new(memory.clone(), mutant);
+            let mut cta = Cta::<K::Config>::new(memory.clone(), mutant);
             (cta.d, cta.barriers_are_open, cta.words_are_fresh) = (problem.d(rank), true, words_are_fresh);
             cta.start().agent(Role::Producer)
         };
@@ -90,7 +90,7 @@ where
             other.join().expect("the rank ends");
         }
         for rank in problem.ranks() {
-            let own = problem.workspace::<Config>(rank);
+            let own = problem.workspace::<K::Config>(rank);
             assert_eq!(memory.value(own.epoch()), FIRST_EPOCH.wrapping_add(CALLS));
             for owner in problem.ranks().filter(|owner| *owner != rank) {
                 assert_eq!(memory.value(own.credit(owner)), FIRST_EPOCH.wrapping_add(CALLS - 1));

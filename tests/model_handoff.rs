@@ -6,34 +6,35 @@ use loom::thread;
 use model_machine::{Agent, Cta, Memory, Mutant, check};
 use std::sync::Arc;
 use tilewire_kernels::collective::epilogue::{store_panels, write_panels};
-use tilewire_kernels::collective::setup::panel_ring;
-use tilewire_kernels::config::{PANEL_BYTES, Tile, TileConfig};
+use tilewire_kernels::collective::setup::panel_ring_of;
+use tilewire_kernels::config::{Bf16, FEW_PANEL_BUFS, Nt, PANEL_BUFS, PANEL_BYTES, Tile, TileConfig};
 use tilewire_kernels::machine::{BulkCopy, WarpgroupMma};
 use tilewire_kernels::pipeline::state::PipelineState;
 use tilewire_kernels::shape::{GlobalAddr, Role};
 
-/// Two panels a tile and four tiles: each of the four buffers is used twice.
+/// Two panels a tile and four tiles: each of four buffers is used twice.
 const TILES: u32 = 4;
 
 type OneConsumer = Tile<64, 128, 2>;
 type TwoConsumers = Tile<128, 64, 2>;
+type FewBuffers = Tile<64, 128, 2, Nt, Bf16, Bf16, FEW_PANEL_BUFS>;
 
 fn destination(tile: u32, consumer: u32, panel: u32) -> GlobalAddr {
     GlobalAddr(((tile * 2 + consumer) * 2 + panel) as u64 * PANEL_BYTES as u64)
 }
 
-fn write<C: TileConfig>(m: Agent<C>, consumer: u32) {
-    let ring = panel_ring::<_, C>(&m, Role::Consumer(consumer), consumer);
+fn write<C: TileConfig, const BUFS: u32>(m: Agent<C>, consumer: u32) {
+    let ring = panel_ring_of::<_, C, BUFS>(&m, Role::Consumer(consumer), consumer);
     let mut state = PipelineState::start();
     for _ in 0..TILES {
-        write_panels::<_, C>(&ring, &mut state, consumer, C::PANELS, &m.zero_acc()).expect("nothing aborts");
+        write_panels::<_, C, _>(&ring, &mut state, consumer, C::PANELS, &m.zero_acc()).expect("nothing aborts");
     }
 }
 
-fn store<C: TileConfig>(m: Agent<C>) {
-    let mut state = PipelineState::start();
+fn store<C: TileConfig, const BUFS: u32>(m: Agent<C>) {
+    let mut state = PipelineState::<BUFS>::start();
     for tile in 0..TILES {
-        store_panels::<_, C>(&m, &mut state, C::PANELS, |consumer, panel, src| {
+        store_panels::<_, C, _>(&m, &mut state, C::PANELS, |consumer, panel, src| {
             m.store_bytes(destination(tile, consumer, panel), src, PANEL_BYTES);
         })
         .expect("nothing aborts");
@@ -41,7 +42,7 @@ fn store<C: TileConfig>(m: Agent<C>) {
     m.finish();
 }
 
-fn model<C: TileConfig>(name: &str, preemptions: usize, mutant: Option<Mutant>) {
+fn model<C: TileConfig, const BUFS: u32>(name: &str, preemptions: usize, mutant: Option<Mutant>) {
     check(name, preemptions, move || {
         let mut memory = Memory::default();
         for (tile, consumer) in (0..TILES).flat_map(|tile| (0..C::CONSUMERS).map(move |consumer| (tile, consumer))) {
@@ -53,9 +54,11 @@ fn model<C: TileConfig>(name: &str, preemptions: usize, mutant: Option<Mutant>) 
         let cta = Cta::<C>::new(memory.clone(), mutant).start();
         let storer = cta.agent(Role::Storer);
         let agents: Vec<_> = (0..C::CONSUMERS).map(|consumer| cta.agent(Role::Consumer(consumer))).collect();
-        let consumers: Vec<_> =
-            (0..).zip(agents).map(|(consumer, agent)| thread::spawn(move || write(agent, consumer))).collect();
-        store(storer);
+        let consumers: Vec<_> = (0..)
+            .zip(agents)
+            .map(|(consumer, agent)| thread::spawn(move || write::<C, BUFS>(agent, consumer)))
+            .collect();
+        store::<C, BUFS>(storer);
         for consumer in consumers {
             consumer.join().expect("the role ends");
         }
@@ -69,17 +72,22 @@ fn model<C: TileConfig>(name: &str, preemptions: usize, mutant: Option<Mutant>) 
 }
 
 fn mutant(mutant: Mutant) {
-    model::<OneConsumer>("hand-off, mutant", 2, Some(mutant));
+    model::<OneConsumer, PANEL_BUFS>("hand-off, mutant", 2, Some(mutant));
 }
 
 #[test]
 fn a_panel_buffer_is_never_overwritten_while_the_copy_engine_reads_it() {
-    model::<OneConsumer>("hand-off, 1 consumer, 2 panels", 3, None);
+    model::<OneConsumer, PANEL_BUFS>("hand-off, 1 consumer, 2 panels", 3, None);
 }
 
 #[test]
 fn two_consumers_hand_their_panels_to_one_storer() {
-    model::<TwoConsumers>("hand-off, 2 consumers, 1 panel", 3, None);
+    model::<TwoConsumers, PANEL_BUFS>("hand-off, 2 consumers, 1 panel", 3, None);
+}
+
+#[test]
+fn few_buffers_are_handed_on_alike() {
+    model::<FewBuffers, FEW_PANEL_BUFS>("hand-off, 1 consumer, 2 panels, 2 buffers", 2, None);
 }
 
 #[test]

@@ -12,10 +12,14 @@ pub const ROW_BYTES: u32 = 128;
 pub const PANEL_ROWS: u32 = 64;
 /// Bytes of one panel, the unit that passes between consumers and the movers.
 pub const PANEL_BYTES: u32 = PANEL_ROWS * ROW_BYTES;
-/// Panel buffers each consumer has: a whole tile of 256 columns of 16 bits, so that consumers go on at once however slowly
+/// Panel buffers each consumer has, where they are not few on purpose: a whole tile of 256 columns of 16 bits, so that consumers go on at once however slowly
 /// the storer's copies are read. Measured on an H200: with the fourth operand stage given up for them, the plain GEMM is
 /// 1.5 % faster, and pushing over NVLink costs a third less.
 pub const PANEL_BUFS: u32 = 4;
+/// Panel buffers of a consumer whose CTA has a tile or two in a whole call: that of one panel each while the one before is
+/// read. What four would take is two stages more of the operand ring, and those are worth it: measured over two H200s, 76.0 µs
+/// with six stages and four buffers for 128×8192×28672, 72.2 with eight stages.
+pub const FEW_PANEL_BUFS: u32 = 2;
 /// Shared memory one CTA may have on sm_90 (227 KiB).
 pub const MAX_SMEM_BYTES: u32 = 232_448;
 /// Alignment of shared-memory tiles: one period of the 128-byte swizzle.
@@ -143,6 +147,8 @@ pub trait TileConfig: 'static {
     const TILE_K: u32 = ROW_BYTES / Self::IN.bytes();
     /// Consumer warpgroups: 64 rows each.
     const CONSUMERS: u32 = Self::TILE_M / PANEL_ROWS;
+    /// Panel buffers of a consumer; a power of two, at most [`PANEL_BUFS`].
+    const PANEL_BUFS: u32 = PANEL_BUFS;
     /// Columns of a panel.
     const PANEL_COLS: u32 = ROW_BYTES / Self::OUT.bytes();
     /// Panels of one consumer's half of a tile: see [`Self::panel_col`].
@@ -168,7 +174,7 @@ pub trait TileConfig: 'static {
     /// Bytes one tile takes in a slot.
     const SLOT_TILE_BYTES: u32 = Self::CONSUMERS * Self::PANELS * PANEL_BYTES;
     /// The shared-memory plan.
-    const SMEM: SmemPlan = SmemPlan::new(Self::STAGES, Self::STAGE_BYTES, Self::CONSUMERS);
+    const SMEM: SmemPlan = SmemPlan::new(Self::STAGES, Self::STAGE_BYTES, Self::CONSUMERS, Self::PANEL_BUFS);
     /// Whether the tile is whole panels, as slots and epilogues need it.
     const WHOLE_PANELS: bool = Self::TILE_N.is_multiple_of(Self::PANEL_COLS);
     /// Compile-time checks; naming this constant runs them.
@@ -188,6 +194,7 @@ pub trait TileConfig: 'static {
         assert!(Self::OUT.bytes() >= 2, "results are 16 or 32 bits wide");
         assert!(Self::TILE_M <= 256 && Self::TILE_N <= 256, "a TMA box has at most 256 rows");
         assert!(Self::STAGES >= 2, "a ring of one stage cannot overlap");
+        assert!(Self::PANEL_BUFS.is_power_of_two() && Self::PANEL_BUFS <= PANEL_BUFS, "each buffer has its barriers");
         assert!(Self::SMEM.total_bytes <= MAX_SMEM_BYTES, "shared memory exceeds 227 KiB");
         assert!(Self::A_BOX.bytes().is_multiple_of(SMEM_ALIGN), "stages keep the swizzle's alignment");
         assert!(Self::B_BOX.bytes().is_multiple_of(SMEM_ALIGN), "stages keep the swizzle's alignment");
@@ -288,15 +295,18 @@ impl OperandLayout for Tn {
     const B_MAJOR: Major = Major::Mn;
 }
 
-/// A configuration as a type: tile rows, tile columns, stages; operand layout, operand types, result type.
-pub struct Tile<const M: u32, const N: u32, const STAGES: u32, L = Nt, I = Bf16, O = Bf16>(PhantomData<(L, I, O)>);
+/// A configuration as a type: tile rows, tile columns, stages; operand layout, operand types, result type; panel buffers.
+pub struct Tile<const M: u32, const N: u32, const STAGES: u32, L = Nt, I = Bf16, O = Bf16, const BUFS: u32 = PANEL_BUFS>(
+    PhantomData<(L, I, O)>,
+);
 
-impl<const M: u32, const N: u32, const S: u32, L: OperandLayout, I: OperandTypes, O: ElementType> TileConfig
-    for Tile<M, N, S, L, I, O>
+impl<const M: u32, const N: u32, const S: u32, L: OperandLayout, I: OperandTypes, O: ElementType, const BUFS: u32>
+    TileConfig for Tile<M, N, S, L, I, O, BUFS>
 {
     const TILE_M: u32 = M;
     const TILE_N: u32 = N;
     const STAGES: u32 = S;
+    const PANEL_BUFS: u32 = BUFS;
     const IN: Element = I::A;
     const IN_B: Element = I::B;
     const OUT: Element = O::ELEMENT;
@@ -328,6 +338,10 @@ pub type Tile64x96<L = Nt, I = Bf16, O = Bf16> = Tile<64, 96, 9, L, I, O>;
 pub type Tile64x64<L = Nt, I = Bf16, O = Bf16> = Tile<64, 64, 12, L, I, O>;
 /// 128×64×64, six stages: the same for at most 128 rows.
 pub type Tile128x64<L = Nt, I = Bf16, O = Bf16> = Tile<128, 64, 6, L, I, O>;
+/// 64×64×64, thirteen stages, few panel buffers: the same over ranks, through slots.
+pub type Shared64x64<L = Nt, I = Bf16, O = Bf16> = Tile<64, 64, 13, L, I, O, FEW_PANEL_BUFS>;
+/// 128×64×64, eight stages, few panel buffers: the same.
+pub type Shared128x64<L = Nt, I = Bf16, O = Bf16> = Tile<128, 64, 8, L, I, O, FEW_PANEL_BUFS>;
 
 /// Where everything lies in a CTA's shared memory.
 ///
@@ -349,6 +363,7 @@ pub struct SmemPlan {
     stages: u32,
     stage_bytes: u32,
     consumers: u32,
+    panel_bufs: u32,
     panels_off: u32,
     barriers_off: u32,
     /// Dynamic shared memory of a CTA, in bytes.
@@ -356,12 +371,12 @@ pub struct SmemPlan {
 }
 
 impl SmemPlan {
-    const fn new(stages: u32, stage_bytes: u32, consumers: u32) -> Self {
+    const fn new(stages: u32, stage_bytes: u32, consumers: u32, panel_bufs: u32) -> Self {
         let panels_off = stages * stage_bytes;
-        let barriers_off = panels_off + consumers * PANEL_BUFS * PANEL_BYTES;
+        let barriers_off = panels_off + consumers * panel_bufs * PANEL_BYTES;
         let barriers = 2 * stages + consumers * (BARRIERS_PER_CONSUMER + 1);
         let total_bytes = barriers_off + barriers * Mbarrier::BYTES;
-        Self { stages, stage_bytes, consumers, panels_off, barriers_off, total_bytes }
+        Self { stages, stage_bytes, consumers, panel_bufs, panels_off, barriers_off, total_bytes }
     }
 
     /// Start of stage `stage`: A's box first, then B's.
@@ -373,7 +388,13 @@ impl SmemPlan {
     /// Panel buffer `buf` of consumer `consumer`.
     #[inline(always)]
     pub const fn panel(&self, consumer: u32, buf: u32) -> SmemAddr {
-        SmemAddr(self.panels_off + (consumer * PANEL_BUFS + buf) * PANEL_BYTES)
+        SmemAddr(self.panels_off + (consumer * self.panel_bufs + buf) * PANEL_BYTES)
+    }
+
+    /// Panel buffers of a consumer.
+    #[inline(always)]
+    pub const fn panel_bufs(&self) -> u32 {
+        self.panel_bufs
     }
 
     #[inline(always)]

@@ -1,8 +1,8 @@
 //! After the last k: the accumulator goes, panel by panel, from the consumers to the storer.
 
-use super::setup::{PanelRing, panel_ring};
+use super::setup::{PanelRing, panel_ring_of};
 use crate::abi::Scales;
-use crate::config::{PANEL_BUFS, TileConfig};
+use crate::config::TileConfig;
 use crate::machine::{Aborted, BulkCopy, Mbarriers, Signals, WarpgroupMma, Watch};
 use crate::pipeline::ring::ReadySlot;
 use crate::pipeline::state::PipelineState;
@@ -45,9 +45,9 @@ pub fn scale<M: WarpgroupMma<C>, C: TileConfig>(m: &M, acc: &mut M::Acc, factor:
 
 /// Consumer: hands the first `panels` panels of `acc` to the storer.
 #[inline(always)]
-pub fn write_panels<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig>(
-    ring: &PanelRing<'_, M>,
-    state: &mut PipelineState<PANEL_BUFS>,
+pub fn write_panels<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const BUFS: u32>(
+    ring: &PanelRing<'_, M, BUFS>,
+    state: &mut PipelineState<BUFS>,
     consumer: u32,
     panels: u32,
     acc: &M::Acc,
@@ -64,9 +64,9 @@ pub fn write_panels<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig>(
 /// Storer: takes `panels` panels from every consumer and gives each to `store(consumer, panel, source)`, which issues bulk
 /// stores or none. Every source has been read when it returns; destinations may still be being written.
 #[inline(always)]
-pub fn store_panels<M: Mbarriers + Watch + BulkCopy, C: TileConfig>(
+pub fn store_panels<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const BUFS: u32>(
     m: &M,
-    state: &mut PipelineState<PANEL_BUFS>,
+    state: &mut PipelineState<BUFS>,
     panels: u32,
     store: impl Fn(u32, u32, SmemAddr),
 ) -> Result<(), Aborted> {
@@ -75,12 +75,12 @@ pub fn store_panels<M: Mbarriers + Watch + BulkCopy, C: TileConfig>(
     while panel < panels {
         let mut consumer = 0;
         while consumer < C::CONSUMERS {
-            let slot = panel_ring::<M, C>(m, Role::Storer, consumer).consumer_wait(*state)?;
+            let slot = panel_ring_of::<M, C, BUFS>(m, Role::Storer, consumer).consumer_wait(*state)?;
             store(consumer, panel, C::SMEM.panel(consumer, slot.index()));
             m.commit_group();
             if let Some((of, read)) = reading.replace((consumer, slot)) {
                 m.wait_group_read::<1>();
-                panel_ring::<M, C>(m, Role::Storer, of).consumer_release(read);
+                panel_ring_of::<M, C, BUFS>(m, Role::Storer, of).consumer_release(read);
             }
             consumer += 1;
         }
@@ -89,7 +89,7 @@ pub fn store_panels<M: Mbarriers + Watch + BulkCopy, C: TileConfig>(
     }
     m.wait_group_read::<0>();
     if let Some((of, read)) = reading {
-        panel_ring::<M, C>(m, Role::Storer, of).consumer_release(read);
+        panel_ring_of::<M, C, BUFS>(m, Role::Storer, of).consumer_release(read);
     }
     Ok(())
 }

@@ -16,11 +16,11 @@ use crate::abi::{EpilogueArgs, GemmReduceScatterArgs, Transport, WaitKind};
 use crate::collective::epilogue::{store_panels, write_panels};
 use crate::collective::finish::finish_of;
 use crate::collective::mainloop::{load_operands, multiply};
-use crate::collective::setup::{operand_ring, panel_ring};
+use crate::collective::setup::{operand_ring, panel_ring_of};
 use crate::comm::route::owner_at_step;
 use crate::comm::signal::{tile_tag, wait_signal};
 use crate::comm::workspace::Workspace;
-use crate::config::{PANEL_ROWS, ROW_BYTES, SMEM_ALIGN, TileBox, TileConfig};
+use crate::config::{FEW_PANEL_BUFS, PANEL_ROWS, ROW_BYTES, SMEM_ALIGN, TileBox, TileConfig};
 use crate::layout::slot::{TileExtent, panel_offset};
 use crate::machine::{Aborted, PutSignals, ReduceJob, RowsFinish, Signals, ThreadRole, WarpgroupRole, Watch};
 use crate::pipeline::state::PipelineState;
@@ -142,7 +142,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     #[inline(always)]
     fn store<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
-        let mut state = PipelineState::start();
+        let mut state = PipelineState::<FEW_PANEL_BUFS>::start();
         let mut nth = 0;
         while let Some(tile) = self.compute_tile(nth) {
             if nth == 0 {
@@ -151,7 +151,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
                 m.fence_proxy_async_global();
             }
             let panels = TileExtent { rows: self.args.m, cols: tile.cols }.panels::<C>();
-            store_panels::<M, C>(m, &mut state, panels, |consumer, panel, src| {
+            store_panels::<M, C, _>(m, &mut state, panels, |consumer, panel, src| {
                 self.send_panel(m, tile.index, consumer, panel, src);
             })?;
             m.wait_group_complete::<0>();
@@ -209,7 +209,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     pub(super) fn consume<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
         let role = Role::Consumer(consumer);
         let operands = operand_ring::<M, C, STAGES>(m, role);
-        let panels = panel_ring::<M, C>(m, role, consumer);
+        let panels = panel_ring_of::<M, C, FEW_PANEL_BUFS>(m, role, consumer);
         let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
         let rows = self.rows_of(consumer);
         let mut nth = 0;
@@ -217,7 +217,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
             let mut acc = m.zero_acc();
             multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, rows, self.k_tiles(), &mut acc)?;
             let extent = TileExtent { rows: self.args.m, cols: tile.cols };
-            write_panels::<M, C>(&panels, &mut panel_state, consumer, extent.panels::<C>(), &acc)?;
+            write_panels::<M, C, _>(&panels, &mut panel_state, consumer, extent.panels::<C>(), &acc)?;
             nth += 1;
         }
         self.reduce(m, consumer)

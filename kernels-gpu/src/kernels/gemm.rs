@@ -7,7 +7,7 @@ use crate::collective::mainloop::{load_operands, multiply};
 use crate::collective::result::store_to_d;
 use crate::collective::setup::{OperandRing, operand_ring, panel_ring};
 use crate::collective::share::Shares;
-use crate::config::{Major, PANEL_ROWS, TileConfig};
+use crate::config::{Major, PANEL_BUFS, PANEL_ROWS, TileConfig};
 use crate::layout::slot::TileExtent;
 use crate::machine::{Aborted, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
@@ -120,13 +120,13 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
                 Ok(())
             }
             Role::Storer => {
-                let mut state = PipelineState::start();
+                let mut state = PipelineState::<PANEL_BUFS>::start();
                 let (raster, work) = grid::<C>(args, at);
                 for_each_tile!(args, at, raster, work, tile => {
                     if tile.part.is_given_away() {
                         continue;
                     }
-                    store_panels::<M, C>(m, &mut state, tile.extent.panels::<C>(), |consumer, panel, src| {
+                    store_panels::<M, C, _>(m, &mut state, tile.extent.panels::<C>(), |consumer, panel, src| {
                         store_to_d::<M, C>(m, args, [tile.row, tile.col], tile.extent, consumer, panel, src);
                     })?;
                 });
@@ -151,7 +151,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
                 continue;
             }
             scale::<M, C>(m, &mut acc, factor);
-            write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
+            write_panels::<M, C, _>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
         });
         Ok(())
     }

@@ -108,8 +108,8 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmPingPong<C, STAGES> {
             let (state, rows) = (&mut operand_state, [0, 1].map(|half| rows_of_a::<C>(args.m, half)));
             let pass = || turn.pass::<M, C>(m);
             multiply_whole::<M, C, STAGES>(&operands, state, k_tiles, rows, &mut top, &mut bottom, pass)?;
-            write_panels::<M, C>(&panels, &mut panel_state, consumer, C::PANELS, &top)?;
-            write_panels::<M, C>(&panels, &mut panel_state, consumer, C::PANELS, &bottom)?;
+            write_panels::<M, C, _>(&panels, &mut panel_state, consumer, C::PANELS, &top)?;
+            write_panels::<M, C, _>(&panels, &mut panel_state, consumer, C::PANELS, &bottom)?;
             operand_state = operand_state.advanced_by(k_tiles);
             left -= 1;
         }

@@ -18,7 +18,7 @@ use crate::collective::partials::{PartialsState, add_partials, store_results};
 use crate::collective::setup::{operand_ring, panel_ring, stage_readers};
 use crate::comm::signal::{put_local_signal, put_signal, tile_tag, wait_local_signal, wait_signal};
 use crate::comm::workspace::Workspace;
-use crate::config::{PANEL_ROWS, TileConfig};
+use crate::config::{PANEL_BUFS, PANEL_ROWS, TileConfig};
 use crate::layout::slot::panel_offset;
 use crate::machine::{Aborted, PutSignals, ReduceJob, RowsFinish, Signals, ThreadRole, WarpgroupRole};
 use crate::pipeline::ring::ReadySlot;
@@ -247,7 +247,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     /// Storer: takes tiles that are not reduced here to where they go; returns how many.
     #[inline(always)]
     fn store_plain<M: ThreadRole>(&self, m: &M) -> Result<u32, Aborted> {
-        let mut state = PipelineState::start();
+        let mut state = PipelineState::<PANEL_BUFS>::start();
         let (mut nth, mut credited) = (0, self.rank());
         let by_stores = self.args.transport == Transport::PushStores as u32;
         while let Some(tile) = self.plain_tile(nth) {
@@ -259,7 +259,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
             let (tile_addr, signal) = self.landing(destination, &tile);
             let goes_out = destination == Destination::Slot && tile.owner != self.rank();
             let pace_ns = if goes_out && self.compute_tile(nth + 1).is_some() { self.args.pace_ns } else { 0 };
-            store_panels::<M, C>(m, &mut state, tile.extent.panels::<C>(), |consumer, panel, src| {
+            store_panels::<M, C, _>(m, &mut state, tile.extent.panels::<C>(), |consumer, panel, src| {
                 let bytes = tile.extent.panel_bytes(consumer);
                 if destination == Destination::Result {
                     self.store_to_d(m, &tile, consumer, panel, src);
@@ -336,7 +336,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
             let mut acc = m.zero_acc();
             multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, rows, self.k_tiles(), &mut acc)?;
             scale::<M, C>(m, &mut acc, factor);
-            write_panels::<M, C>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
+            write_panels::<M, C, _>(&panels, &mut panel_state, consumer, tile.extent.panels::<C>(), &acc)?;
             nth += 1;
         }
         m.arrive(C::SMEM.handover(consumer));

@@ -82,10 +82,10 @@ pub(super) unsafe fn load_pair<O: ElementType>(addr: u64, exist: u32) -> [f32; 2
     }
 }
 
-impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType>
-    Epilogue<Tile<M, N, STAGES, L, I, O>> for Warpgroup
+impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType, const BUFS: u32>
+    Epilogue<Tile<M, N, STAGES, L, I, O, BUFS>> for Warpgroup
 where
-    Self: WarpgroupMma<Tile<M, N, STAGES, L, I, O>, Panel = [f32; 32]>,
+    Self: WarpgroupMma<Tile<M, N, STAGES, L, I, O, BUFS>, Panel = [f32; 32]>,
 {
     #[inline(always)]
     fn load_f32(&self, addr: GlobalAddr) -> f32 {

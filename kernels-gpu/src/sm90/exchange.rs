@@ -105,10 +105,10 @@ fn data<O: ElementType>(panel: &[f32; 32], word: u32, half: u32) -> u32 {
     }
 }
 
-impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType>
-    ExchangeRows<Tile<M, N, STAGES, L, I, O>> for Warpgroup
+impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType, const BUFS: u32>
+    ExchangeRows<Tile<M, N, STAGES, L, I, O, BUFS>> for Warpgroup
 where
-    Self: WarpgroupMma<Tile<M, N, STAGES, L, I, O>, Panel = [f32; 32]>,
+    Self: WarpgroupMma<Tile<M, N, STAGES, L, I, O, BUFS>, Panel = [f32; 32]>,
 {
     #[inline(always)]
     fn send_rows(&self, rows: &FlaggedRows, panel: &[f32; 32], epoch: u32) {

@@ -111,8 +111,8 @@ pub(super) fn f32_pair_offset(thread: u32, pair: u32) -> u32 {
 
 macro_rules! warpgroup_mma {
     ($n:literal, $regs:literal, [$($group:literal)*], $bf16:ident, $f16:ident) => {
-        impl<const M: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType>
-            WarpgroupMma<Tile<M, $n, STAGES, L, I, O>> for Warpgroup
+        impl<const M: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType, const BUFS: u32>
+            WarpgroupMma<Tile<M, $n, STAGES, L, I, O, BUFS>> for Warpgroup
         {
             type Acc = Acc<$regs>;
             type Operands = [u32; 2];
@@ -130,7 +130,7 @@ macro_rules! warpgroup_mma {
                 let (a, b) = (self.cta.at(a), self.cta.at(b));
                 if Tile::<M, $n, STAGES, L, I, O>::PROMOTES {
                     let operands = [descriptor_low(a), descriptor_low(b)];
-                    return <Self as WarpgroupMma<Tile<M, $n, STAGES, L, I, O>>>::issue_mma_at(self, acc, operands, [0; 2]);
+                    return <Self as WarpgroupMma<Tile<M, $n, STAGES, L, I, O, BUFS>>>::issue_mma_at(self, acc, operands, [0; 2]);
                 }
                 let acc = &mut acc.sum;
                 let a = |step| descriptor(L::A_MAJOR, a, step, Tile::<M, $n, STAGES, L, I, O>::A_BOX.bytes());
@@ -244,7 +244,7 @@ macro_rules! warpgroup_mma {
                 let src = self.cta.at(src);
                 let panel = match O::ELEMENT {
                     Element::F32 => {
-                        let mut panel: Self::Panel = <Self as WarpgroupMma<Tile<M, $n, STAGES, L, I, O>>>::zero_panel(self);
+                        let mut panel: Self::Panel = <Self as WarpgroupMma<Tile<M, $n, STAGES, L, I, O, BUFS>>>::zero_panel(self);
                         each!([0 1 2 3 4 5 6 7], PAIR => {
                             // SAFETY: by `Cta::new`'s contract.
                             let [a, b] = unsafe { load_f32x2(f32_pair_at(src + f32_pair_offset(self.thread, 0), PAIR as u32)) };
@@ -292,8 +292,8 @@ macro_rules! warpgroup_mma {
 /// Only tiles whose number of registers is a multiple of 32 are cut; the remainders leave no bounds check for the others.
 macro_rules! share_acc {
     ($n:literal, $regs:literal, [$($group:literal)*]) => {
-        impl<const M: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType>
-            ShareAcc<Tile<M, $n, STAGES, L, I, O>> for Warpgroup
+        impl<const M: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType, const BUFS: u32>
+            ShareAcc<Tile<M, $n, STAGES, L, I, O, BUFS>> for Warpgroup
         {
             #[inline(always)]
             fn store_acc(&self, dst: GlobalAddr, acc: &Self::Acc) {

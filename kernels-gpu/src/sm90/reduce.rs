@@ -15,8 +15,8 @@ const ROWS_AT_ONCE: u32 = 128 / CHUNKS;
 
 const _: () = assert!(ROWS_AT_ONCE * 4 == PANEL_ROWS, "four accesses a thread cover a panel");
 
-impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType>
-    Reduce<Tile<M, N, STAGES, L, I, O>> for Warpgroup
+impl<const M: u32, const N: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType, const BUFS: u32>
+    Reduce<Tile<M, N, STAGES, L, I, O, BUFS>> for Warpgroup
 {
     #[inline(always)]
     fn reduce(&self, job: &ReduceJob) {

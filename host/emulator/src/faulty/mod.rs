@@ -96,7 +96,7 @@ impl<'a> Faulty<'a> {
     /// Consumer and buffer of a panel.
     fn panel_at(&self, addr: SmemAddr) -> (u32, u32) {
         let idx = addr.0.saturating_sub(self.plan.panel(0, 0).0) / PANEL_BYTES;
-        (idx / PANEL_BUFS, idx % PANEL_BUFS)
+        (idx / self.plan.panel_bufs(), idx % self.plan.panel_bufs())
     }
 
     fn stage_bytes(&self) -> u32 {
