@@ -54,14 +54,16 @@ where
         // An aborted role just ends: the fault record says why, and the host sees it.
         if tid < WARPGROUP_THREADS {
             sync::give_registers::<K>();
-            if tid == 0 {
-                let launch = launch();
-                let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Producer);
+            if tid / 32 == 0 {
+                if sync::elect() {
+                    let launch = launch();
+                    let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Producer);
+                }
             } else if tid / 32 == 1 {
                 let launch = launch();
                 let _ = K::mover(&cta(launch).warp(tid % 32), &launch.args, at(), Role::Storer);
                 bulk::wait_group::<0>();
-            } else if tid == 64 {
+            } else if tid / 32 == 2 && sync::elect() {
                 let launch = launch();
                 let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Loader);
             }

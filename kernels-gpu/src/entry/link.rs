@@ -58,7 +58,7 @@ pub unsafe extern "ptx-kernel" fn sm90_link(_launch: Launch<LinkArgs>) {
             plain::copy(args, at, tid);
         } else if args.mode == LinkMode::PlainPingPong as u32 {
             ping_pong_plain(cta, args, tid);
-        } else if tid == 0 {
+        } else if tid / 32 == 0 && sync::elect() {
             // One thread does everything, so no barrier is needed after the setup.
             let m = cta.thread();
             link::setup(&m);
