@@ -120,6 +120,11 @@ pub fn judge(assembly: &Assembly, sass: &[Sass], entries: &[&str]) -> Vec<Refusa
             refusals.push(refuse(entry, "it is not in the disassembly, but it is in the entry table".to_string()));
             continue;
         };
+        let loops = looping_loads(&sass.instructions);
+        if loops > 0 {
+            let rule = "but one thread issues them: it has to be elected, or ptxas does not know";
+            refusals.push(refuse(entry, format!("{loops} of its bulk loads are in a loop over threads, {rule}")));
+        }
         if !entry.contains("gemm") {
             continue;
         }
@@ -135,6 +140,16 @@ pub fn judge(assembly: &Assembly, sass: &[Sass], entries: &[&str]) -> Vec<Refusa
         }
     }
     refusals
+}
+
+/// Bulk loads around which ptxas made a loop over active threads.
+fn looping_loads(instructions: &[String]) -> usize {
+    /// What stands between such a load and its branch: who is left.
+    const BETWEEN: usize = 3;
+    let is_load = |name: &str| name.starts_with("UTMALDG") || name.starts_with("UBLKCP.S.G");
+    let loads = instructions.iter().enumerate().filter(|(_, name)| is_load(name));
+    let after = |at: usize| instructions.iter().skip(at + 1).take(BETWEEN);
+    loads.filter(|(at, _)| after(*at).any(|name| name == "BRA.U.ANY")).count()
 }
 
 fn has_remark_code(line: &str) -> bool {
@@ -201,6 +216,24 @@ mod tests {
             assert!(found[0].contains(&format!("is {reported}, but a GEMM needs it")), "{found:?}");
         }
         assert_eq!(reasons(GOOD, &SASS.replace("UTMALDG", "UBLKCP")), [""; 0]);
+    }
+
+    #[test]
+    fn a_load_in_a_loop_over_threads_is_refused() {
+        let behind = |load: &str| {
+            let two = "  /*0000*/  @P1 PLOP3.LUT P0, PT, P1, PT, PT, 0x8, 0x0 ;\n".repeat(2);
+            format!("{SASS}  /*0000*/  {load} [UR4], [UR8] ;\n{two}  /*0010*/  @P0 BRA.U.ANY `(.L_x_1) ;\n")
+        };
+        for load in ["UTMALDG.2D", "UBLKCP.S.G"] {
+            let found = reasons(GOOD, &behind(load));
+            assert!(
+                found.len() == 1 && found[0].contains("1 of its bulk loads are in a loop over threads"),
+                "{found:?}"
+            );
+        }
+        // A warp's stores are: its lanes all come, and one of them stores.
+        assert_eq!(reasons(GOOD, &behind("UTMASTG.2D")), [""; 0]);
+        assert_eq!(reasons(GOOD, &behind("UTMALDG.2D").replace("BRA.U.ANY", "BRA")), [""; 0]);
     }
 
     #[test]
