@@ -12,13 +12,13 @@ pub const ROW_BYTES: u32 = 128;
 pub const PANEL_ROWS: u32 = 64;
 /// Bytes of one panel, the unit that passes between consumers and the movers.
 pub const PANEL_BYTES: u32 = PANEL_ROWS * ROW_BYTES;
-/// Panel buffers each consumer has, where they are not few on purpose: a whole tile of 256 columns of 16 bits, so that consumers go on at once however slowly
-/// the storer's copies are read. Measured on an H200: with the fourth operand stage given up for them, the plain GEMM is
-/// 1.5 % faster, and pushing over NVLink costs a third less.
+/// Panel buffers each consumer has, where they are not few on purpose: a whole tile of 256 columns of 16 bits, so that
+/// consumers go on at once however slowly the storer's copies are read. Measured on an H200: with the fourth operand stage
+/// given up for them, the plain GEMM is 1.5 % faster, and pushing over NVLink costs a third less.
 pub const PANEL_BUFS: u32 = 4;
 /// Panel buffers of a consumer whose CTA has a tile or two in a whole call: that of one panel each while the one before is
 /// read. What four would take is two stages more of the operand ring, and those are worth it: measured over two H200s, 76.0 µs
-/// with six stages and four buffers for 128×8192×28672, 72.2 with eight stages.
+/// with six stages and four buffers for 128×8192×28672, 73.1 with seven and two, 72.2 with eight and one.
 pub const FEW_PANEL_BUFS: u32 = 2;
 /// Shared memory one CTA may have on sm_90 (227 KiB).
 pub const MAX_SMEM_BYTES: u32 = 232_448;
