@@ -34,3 +34,4 @@ pub mod schedule;
 pub mod shape;
 #[cfg(target_arch = "nvptx64")]
 mod sm90;
+mod smem;
