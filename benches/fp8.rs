@@ -89,7 +89,9 @@ fn run(options: &Options, gpus: &[Gpu], report: &mut Report) -> Result<()> {
     let bench = Bench { gpu, world, stream, lt: CublasLt::new(gpu)?, rounds: options.rounds(), scales };
     println!("{}; cuBLASLt {}", bench.world.describe(), bench.lt.version());
     let mut rows = Vec::new();
-    for (extents, b, quick) in SHAPES {
+    let asked = options.shape.iter().map(|extents| (*extents, Element::E4m3, true)).collect::<Vec<_>>();
+    let shapes = if asked.is_empty() { SHAPES.to_vec() } else { asked };
+    for (extents, b, quick) in shapes {
         let [m, n, k] = extents;
         let name = format!("e4m3 × {} {m}×{n}×{k}", b.name());
         if !options.wants(&name, quick) {

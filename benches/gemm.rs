@@ -53,14 +53,15 @@ fn run(options: &Options, gpus: &[Gpu], report: &mut Report) -> Result<()> {
     let bench = Bench { gpu: &gpus[0], lt: CublasLt::new(&gpus[0])?, world, stream, rounds: options.rounds() };
     println!("{}; cuBLASLt {}", bench.world.describe(), bench.lt.version());
     let mut rows = Vec::new();
-    for product in gemm_products().into_iter().filter(|p| options.wants(&p.name(), p.quick)) {
+    for product in gemm_products(&options.shape).into_iter().filter(|p| options.wants(&p.name(), p.quick)) {
         let row = bench.measure(product)?;
         println!("{:28} {:.3}", row.product.name(), row.ratio.ratio);
         rows.push(row);
     }
     shapes_table(&rows, report);
-    let margins = if options.only.is_empty() { bench.margins(report)? } else { None };
-    if options.only.is_empty() {
+    let is_whole = options.only.is_empty() && options.shape.is_empty();
+    let margins = if is_whole { bench.margins(report)? } else { None };
+    if is_whole {
         bench.cuts(report)?;
         bench.rasters(report)?;
     }

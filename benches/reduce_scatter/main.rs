@@ -26,7 +26,7 @@ use tilewire::measure::{Candidate, Ratio, Samples, calls_per_sample, interleave}
 use fused::{Fused, Way};
 use ranks::Ranks;
 use support::report::Report;
-use support::shapes::REDUCE_SCATTER;
+use support::shapes::reduce_scatter_shapes;
 use support::{Options, flops, rough_seconds};
 use unfused::Unfused;
 
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 fn run(options: &Options, gpus: &[Gpu], report: &mut Report) -> Result<()> {
     let ranks = Ranks::new(gpus, options.world)?;
     println!("{}", ranks.world.describe());
-    for (extents, goal, quick) in REDUCE_SCATTER {
+    for (extents, goal, quick) in reduce_scatter_shapes(&options.shape) {
         let extents = ranks.fit(extents);
         let name = shape_name(extents);
         if options.wants(&name, quick) {
@@ -45,16 +45,16 @@ fn run(options: &Options, gpus: &[Gpu], report: &mut Report) -> Result<()> {
             shape(&ranks, extents, goal, options, report)?;
         }
     }
-    if options.wants("margins", true) {
+    if options.wants_table("margins") {
         margins(&ranks, options, report)?;
     }
-    if options.wants("pauses", true) {
+    if options.wants_table("pauses") {
         pauses(&ranks, options, report)?;
     }
-    if options.wants("head starts", true) {
+    if options.wants_table("head starts") {
         head_starts(&ranks, options, report)?;
     }
-    if options.wants("one rank", true) {
+    if options.wants_table("one rank") {
         single::measure(&gpus[0], options, report)?;
     }
     Ok(())
@@ -65,7 +65,7 @@ fn shape_name([m, n, k]: [usize; 3]) -> String {
 }
 
 /// One shape: every way, the product alone, and the paths without fusion.
-fn shape(ranks: &Ranks, extents: [usize; 3], goal: f64, options: &Options, report: &mut Report) -> Result<()> {
+fn shape(ranks: &Ranks, extents: [usize; 3], goal: Option<f64>, options: &Options, report: &mut Report) -> Result<()> {
     let mut operands = ranks.operands(extents)?;
     let fused = Fused::all(ranks, extents, &Way::table(ranks))?;
     fused::check(ranks, &fused, &mut operands)?;
@@ -85,7 +85,7 @@ fn shape(ranks: &Ranks, extents: [usize; 3], goal: f64, options: &Options, repor
 fn tabulate(
     ranks: &Ranks,
     extents: [usize; 3],
-    goal: f64,
+    goal: Option<f64>,
     samples: &[Samples],
     options: &Options,
     report: &mut Report,
@@ -164,7 +164,7 @@ fn tabulate(
     }
     let title = format!("GEMM + ReduceScatter {name}, {world} ranks on {} GPU(s); K over all ranks", ranks.gpus.len());
     report.table(title, table);
-    if ranks.is_real() {
+    if let (Some(goal), true) = (goal, ranks.is_real()) {
         report.goal(&format!("{name}: best ratio to {against}"), best.map(|b| b.0), goal, true);
         if m >= 4096 {
             report.goal(&format!("{name}: overlap"), best.and_then(|b| b.1), 0.95, true);

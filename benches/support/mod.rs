@@ -36,6 +36,10 @@ pub struct Options {
     /// Only shapes whose name contains this.
     #[arg(long, default_value = "")]
     pub only: String,
+    /// Measures this shape instead of those listed, in layout nt: M, N and K (over all ranks), as in 512x8192x28672. May be
+    /// given several times.
+    #[arg(long, value_parser = shapes::parse_extents)]
+    pub shape: Vec<[usize; 3]>,
     /// Rounds in which every candidate has its turn.
     #[arg(long)]
     pub rounds: Option<usize>,
@@ -56,6 +60,11 @@ impl Options {
     /// Whether to measure this shape.
     pub fn wants(&self, name: &str, quick: bool) -> bool {
         (quick || !self.quick) && name.contains(&self.only)
+    }
+
+    /// Whether to measure this table, which is of shapes of its own.
+    pub fn wants_table(&self, name: &str) -> bool {
+        self.shape.is_empty() && self.wants(name, true)
     }
 }
 

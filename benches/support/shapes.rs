@@ -47,9 +47,21 @@ const GPT3: [(&str, usize, usize); 4] = [
 /// Rows at which the GPT-3 products are measured: decoding one token, batches of tokens, prefill, training.
 const ROWS: [usize; 6] = [1, 16, 128, 512, 2048, 8192];
 
-/// Every product of the GEMM bench.
-pub fn gemm_products() -> Vec<Product> {
+/// Three extents with `x` or `×` between them.
+pub fn parse_extents(text: &str) -> Result<[usize; 3], String> {
+    let extents = text.split(['x', '×']).map(str::parse).collect::<Result<Vec<usize>, _>>();
+    let extents = extents.ok().and_then(|extents| <[usize; 3]>::try_from(extents).ok());
+    extents
+        .filter(|extents| !extents.contains(&0))
+        .ok_or_else(|| format!("{text:?} is not M, N and K, as in 512x8192x28672"))
+}
+
+/// Every product of the GEMM bench, or those of the extents that the user asked for.
+pub fn gemm_products(asked: &[[usize; 3]]) -> Vec<Product> {
     let forward = |of, m, n, k, quick| Product { of, layout: Layout::Nt, extents: [m, n, k], quick };
+    if !asked.is_empty() {
+        return asked.iter().map(|[m, n, k]| forward("", *m, *n, *k, true)).collect();
+    }
     let mut all = vec![
         forward("", 4096, 4096, 4096, true),
         forward("", 8192, 8192, 8192, true),
@@ -75,8 +87,15 @@ fn backward(of: &'static str, m: usize, n: usize, k: usize) -> [Product; 2] {
 }
 
 /// GEMM + ReduceScatter: M, N and K over all ranks; goal for the ratio to GEMM, then NCCL, over two ranks; whether a quick
-/// run has it.
-pub const REDUCE_SCATTER: [([usize; 3], f64, bool); 9] = [
+/// run has it. Those listed, or those of the extents that the user asked for, which have no goal.
+pub fn reduce_scatter_shapes(asked: &[[usize; 3]]) -> Vec<([usize; 3], Option<f64>, bool)> {
+    if !asked.is_empty() {
+        return asked.iter().map(|extents| (*extents, None, true)).collect();
+    }
+    REDUCE_SCATTER.map(|(extents, goal, quick)| (extents, Some(goal), quick)).to_vec()
+}
+
+const REDUCE_SCATTER: [([usize; 3], f64, bool); 9] = [
     ([8192, 8192, 29568], 1.15, true),
     ([8192, 8192, 28672], 1.15, false),
     ([8192, 4096, 14336], 1.22, true),

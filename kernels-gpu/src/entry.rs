@@ -19,7 +19,7 @@ use crate::kernels::gemm_reduce_scatter_ping_pong::GemmReduceScatterPingPong;
 use crate::kernels::low_latency_reduce_scatter::LowLatencyReduceScatter;
 use crate::kernels::{Kernel, Watched};
 use crate::machine::WarpgroupRole;
-use crate::shape::{CtaPosition, Role, WARPGROUP_THREADS};
+use crate::shape::{CtaPosition, Role, WARPGROUP_THREADS, WARPS_PER_WARPGROUP};
 use crate::sm90::machine::{Cta, Warpgroup};
 use crate::sm90::{bulk, sync, thread};
 
@@ -52,18 +52,19 @@ where
             sync::wait_for_previous();
         }
         // An aborted role just ends: the fault record says why, and the host sees it.
-        if tid < WARPGROUP_THREADS {
+        let warp = sync::uniform(tid / 32);
+        if warp < WARPS_PER_WARPGROUP {
             sync::give_registers::<K>();
-            if tid / 32 == 0 {
+            if warp == 0 {
                 if sync::elect() {
                     let launch = launch();
                     let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Producer);
                 }
-            } else if tid / 32 == 1 {
+            } else if warp == 1 {
                 let launch = launch();
                 let _ = K::mover(&cta(launch).warp(tid % 32), &launch.args, at(), Role::Storer);
                 bulk::wait_group::<0>();
-            } else if tid / 32 == 2 && sync::elect() {
+            } else if warp == 2 && sync::elect() {
                 let launch = launch();
                 let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Loader);
             }
@@ -71,7 +72,7 @@ where
             sync::take_registers::<K>();
             let launch = launch();
             let warpgroup = cta(launch).warpgroup(tid % WARPGROUP_THREADS);
-            let _ = K::consumer(&warpgroup, &launch.args, at(), tid / WARPGROUP_THREADS - 1);
+            let _ = K::consumer(&warpgroup, &launch.args, at(), warp / WARPS_PER_WARPGROUP - 1);
         }
         sync::sync_threads();
         if thread::thread_idx_x() == 0 {

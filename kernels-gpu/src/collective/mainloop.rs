@@ -82,14 +82,12 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
     let mut outcome = Ok(());
     let mut k_tile = 0;
     while k_tile < k_tiles {
-        let slot = match ring.consumer_wait(*state) {
-            Ok(slot) => slot,
-            Err(aborted) => {
-                // Leaving here would leave a multiplication running; ptxas then serialises them all (C7518).
-                outcome = Err(aborted);
-                break;
-            }
-        };
+        if outcome.is_ok() {
+            // Whoever gives up multiplies on, whatever lies there, and leaves behind the loop: left in the middle, ptxas would
+            // keep nothing of it in uniform registers, and with a multiplication running serialise them all (C7518).
+            outcome = ring.consumer_wait(*state).map(drop);
+        }
+        let slot = ring.consumer_take_over(*state);
         let stage = C::SMEM.stage(slot.index());
         // 64 rows of A: rows of one box when K is contiguous, a box of their own when M is.
         let a = stage.plus(consumer * PANEL_ROWS * ROW_BYTES);

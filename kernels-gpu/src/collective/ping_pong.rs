@@ -83,14 +83,11 @@ pub fn multiply_whole<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, con
     let mut outcome = Ok(());
     let mut k_tile = 0;
     while k_tile < k_tiles {
-        let slot = match ring.consumer_wait(*state) {
-            Ok(slot) => slot,
-            Err(aborted) => {
-                // Not left here: see `mainloop::multiply`.
-                outcome = Err(aborted);
-                break;
-            }
-        };
+        if outcome.is_ok() {
+            // Not left: see `mainloop::multiply`.
+            outcome = ring.consumer_wait(*state).map(drop);
+        }
+        let slot = ring.consumer_take_over(*state);
         let a = C::SMEM.stage(slot.index());
         let b = a.plus(C::A_BOX.total_bytes());
         ring.m.issue_mma_of_rows(top, [a, b], [rows[0], C::TILE_N], k_tile > 0);

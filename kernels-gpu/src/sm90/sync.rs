@@ -53,6 +53,19 @@ pub unsafe fn elect() -> bool {
     elected != 0
 }
 
+/// `value` of lane 0, in all lanes: for what they all have the same of, so that ptxas knows it. What follows from it then lives in
+/// uniform registers, and branches on it keep a warp together; without that, descriptors cost two moves for each wgmma.
+/// Called by every lane of the warp.
+#[inline(always)]
+pub unsafe fn uniform(value: u32) -> u32 {
+    let shared: u32;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("shfl.sync.idx.b32 {}, {}, 0, 0x1f, 0xffffffff;", out(reg32) shared, in(reg32) value, options(nostack))
+    }
+    shared
+}
+
 /// `barrier.sync` of the 128 threads of one warpgroup, which also orders their memory accesses. Called by all of them; each
 /// consumer warpgroup has a barrier of its own.
 #[inline(always)]
@@ -131,13 +144,12 @@ pub unsafe fn broadcast(lane_0: bool, read: impl Fn() -> u32) -> u32 {
     if lane_0 {
         value = read();
     }
-    let shared: u32;
     // SAFETY: the caller's.
     unsafe {
-        asm!("shfl.sync.idx.b32 {}, {}, 0, 0x1f, 0xffffffff;", out(reg32) shared, in(reg32) value, options(nostack));
+        let shared = uniform(value);
         sync_warp();
+        shared
     }
-    shared
 }
 
 /// `nanosleep`: up to twice `ns` nanoseconds, at most 1 ms.
