@@ -106,6 +106,7 @@ impl World {
             looks: Vec::new(),
             wait: None,
             deadline_ns: u64::MAX,
+            gave_up: false,
             on_groups: false,
             stores: 0,
             words_sent: 0,

@@ -284,6 +284,10 @@ impl World {
 
     fn issue_mma(&mut self, me: usize, mut group: MmaGroup) -> Result<(), Failure> {
         self.must_be_warpgroup(me, "issue_mma")?;
+        if self.agents[me].gave_up {
+            // Worthless, whatever its operands hold.
+            return Ok(());
+        }
         let cta = self.agents[me].cta;
         let a_range = self.smem_range(cta, group.a, PANEL_BYTES, SMEM_ALIGN)?;
         if group.promotes {

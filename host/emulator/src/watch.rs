@@ -58,7 +58,11 @@ impl Agent<'_> {
             w.report_fault(me, &watchdog, wait, elapsed_ns)?;
             Ok(true)
         });
-        if over { Err(Aborted) } else { Ok(()) }
+        if over {
+            self.world.borrow_mut().agents[self.idx].gave_up = true;
+            return Err(Aborted);
+        }
+        Ok(())
     }
 }
 

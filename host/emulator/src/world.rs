@@ -67,6 +67,8 @@ pub(super) struct AgentState {
     pub(super) wait: Option<Wait>,
     /// When that wait gives up.
     pub(super) deadline_ns: u64,
+    /// Whether a wait of it has given up.
+    pub(super) gave_up: bool,
     pub(super) on_groups: bool,
     /// Bulk stores issued.
     pub(super) stores: u32,

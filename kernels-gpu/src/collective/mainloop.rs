@@ -83,8 +83,8 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
     let mut k_tile = 0;
     while k_tile < k_tiles {
         if outcome.is_ok() {
-            // Whoever gives up multiplies on, whatever lies there, and leaves behind the loop: left in the middle, ptxas would
-            // keep nothing of it in uniform registers, and with a multiplication running serialise them all (C7518).
+            // Whoever gives up multiplies on, whatever lies there, releases nothing and leaves behind the loop: left in the middle,
+            // ptxas would keep nothing of it in uniform registers, and with a multiplication running serialise them all (C7518).
             outcome = ring.consumer_wait(*state).map(drop);
         }
         let slot = ring.consumer_take_over(*state);
@@ -93,14 +93,18 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
         let a = stage.plus(consumer * PANEL_ROWS * ROW_BYTES);
         ring.m.issue_mma_of_rows(acc, [a, stage.plus(C::A_BOX.total_bytes())], rows, k_tile > 0);
         ring.m.wait_mma::<1>(acc);
-        if let Some(read) = reading.replace(slot) {
+        if let Some(read) = reading.replace(slot)
+            && outcome.is_ok()
+        {
             ring.consumer_release(read);
         }
         state.advance();
         k_tile += 1;
     }
     ring.m.wait_mma::<0>(acc);
-    if let Some(read) = reading {
+    if let Some(read) = reading
+        && outcome.is_ok()
+    {
         ring.consumer_release(read);
     }
     outcome

@@ -94,7 +94,9 @@ pub fn multiply_whole<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, con
         ring.m.issue_mma_of_rows(bottom, [a.plus(PANEL_BYTES), b], [rows[1], C::TILE_N], k_tile > 0);
         // Two multiplications a stage.
         ring.m.wait_mma::<2>(top);
-        if let Some(read) = reading.replace(slot) {
+        if let Some(read) = reading.replace(slot)
+            && outcome.is_ok()
+        {
             ring.consumer_release(read);
         }
         state.advance();
@@ -103,7 +105,9 @@ pub fn multiply_whole<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, con
     issued();
     // Of both halves.
     ring.m.wait_mma::<0>(bottom);
-    if let Some(read) = reading {
+    if let Some(read) = reading
+        && outcome.is_ok()
+    {
         ring.consumer_release(read);
     }
     outcome

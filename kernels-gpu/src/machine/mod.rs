@@ -219,7 +219,8 @@ pub trait WarpgroupMma<C: TileConfig> {
     fn zero_acc(&self) -> Self::Acc;
 
     /// Issues `acc (+)= A · Bᵀ` over one stage: 64 rows of A at `a`, `TILE_N` rows of B at `b`, `TILE_K` deep. The old
-    /// value counts only if `accumulate`. Asynchronous: closes one wgmma group.
+    /// value counts only if `accumulate`. Asynchronous: closes one wgmma group. A role that gave up a wait may issue it on
+    /// anything, for worthless sums.
     ///
     /// Where `C::PROMOTES`, the product goes to the sums beside the accumulator, whatever `accumulate` says, and
     /// [`Self::promote`] adds it: once between two of these, after the wait for the group. A machine that has room for a part
