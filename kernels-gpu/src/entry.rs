@@ -72,7 +72,8 @@ where
             sync::take_registers::<K>();
             let launch = launch();
             let warpgroup = cta(launch).warpgroup(tid % WARPGROUP_THREADS);
-            let _ = K::consumer(&warpgroup, &launch.args, at(), warp / WARPS_PER_WARPGROUP - 1);
+            let consumer = if K::Config::CONSUMERS == 1 { 0 } else { warp / WARPS_PER_WARPGROUP - 1 };
+            let _ = K::consumer(&warpgroup, &launch.args, at(), consumer);
         }
         sync::sync_threads();
         if thread::thread_idx_x() == 0 {

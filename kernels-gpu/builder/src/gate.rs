@@ -125,6 +125,13 @@ pub fn judge(assembly: &Assembly, sass: &[Sass], entries: &[&str]) -> Vec<Refusa
             let rule = "but one thread issues them: it has to be elected, or ptxas does not know";
             refusals.push(refuse(entry, format!("{loops} of its bulk loads are in a loop over threads, {rule}")));
         }
+        let (moves, wgmmas) = moves_among_wgmmas(&sass.instructions);
+        if moves > wgmmas {
+            let rule =
+                "but descriptors live there from the start where all a warp does follows from what it has one of";
+            let found = format!("{moves} moves to uniform registers stand among the wgmmas of its stages");
+            refusals.push(refuse(entry, format!("{found}, {rule}")));
+        }
         if !entry.contains("gemm") {
             continue;
         }
@@ -150,6 +157,18 @@ fn looping_loads(instructions: &[String]) -> usize {
     let loads = instructions.iter().enumerate().filter(|(_, name)| is_load(name));
     let after = |at: usize| instructions.iter().skip(at + 1).take(BETWEEN);
     loads.filter(|(at, _)| after(*at).any(|name| name == "BRA.U.ANY")).count()
+}
+
+/// Moves from vector to uniform registers between two wgmmas of a stage, and those pairs of wgmmas.
+fn moves_among_wgmmas(instructions: &[String]) -> (usize, usize) {
+    /// Two wgmmas further apart are of different stages: a wait stands between them.
+    const OF_ONE_STAGE: usize = 32;
+    let is_wgmma = |name: &String| name.starts_with("HGMMA") || name.starts_with("QGMMA");
+    let at: Vec<usize> = (0..instructions.len()).filter(|at| instructions.get(*at).is_some_and(is_wgmma)).collect();
+    let between = at.windows(2).filter_map(|pair| instructions.get(pair[0]..pair[1]));
+    between.filter(|between| between.len() <= OF_ONE_STAGE).fold((0, 0), |(moves, pairs), between| {
+        (moves + between.iter().filter(|name| *name == "R2UR").count(), pairs + 1)
+    })
 }
 
 fn has_remark_code(line: &str) -> bool {
@@ -234,6 +253,22 @@ mod tests {
         // A warp's stores are: its lanes all come, and one of them stores.
         assert_eq!(reasons(GOOD, &behind("UTMASTG.2D")), [""; 0]);
         assert_eq!(reasons(GOOD, &behind("UTMALDG.2D").replace("BRA.U.ANY", "BRA")), [""; 0]);
+    }
+
+    #[test]
+    fn descriptors_that_are_moved_for_each_wgmma_are_refused() {
+        let stage = |moves: usize| {
+            let wgmma = format!(
+                "{}  /*0010*/  HGMMA.64x256x16.F32.BF16 R24, gdesc[UR8] ;\n",
+                "  /*0000*/  R2UR UR8, R4 ;\n".repeat(moves)
+            );
+            format!("{SASS}{}", wgmma.repeat(4))
+        };
+        assert_eq!(reasons(GOOD, &stage(1)), [""; 0]);
+        let found = reasons(GOOD, &stage(2));
+        assert!(found.len() == 1 && found[0].contains("moves to uniform registers"), "{found:?}");
+        // Where more lies between them, they are of different stages.
+        assert_eq!(reasons(GOOD, &stage(40)), [""; 0]);
     }
 
     #[test]
