@@ -48,9 +48,12 @@ where
             sync::fence_mbarrier_init();
         }
         sync::sync_threads();
-        if K::OVERLAPS_PREVIOUS {
-            sync::wait_for_previous();
-        }
+        // The producer waits when it knows what it will load.
+        let wait_for_previous = || {
+            if K::OVERLAPS_PREVIOUS {
+                sync::wait_for_previous();
+            }
+        };
         // An aborted role just ends: the fault record says why, and the host sees it.
         let warp = sync::uniform(tid / 32);
         if warp < WARPS_PER_WARPGROUP {
@@ -59,17 +62,23 @@ where
                 if sync::elect() {
                     let launch = launch();
                     let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Producer);
+                } else {
+                    wait_for_previous();
                 }
-            } else if warp == 1 {
-                let launch = launch();
-                let _ = K::mover(&cta(launch).warp(tid % 32), &launch.args, at(), Role::Storer);
-                bulk::wait_group::<0>();
-            } else if warp == 2 && sync::elect() {
-                let launch = launch();
-                let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Loader);
+            } else {
+                wait_for_previous();
+                if warp == 1 {
+                    let launch = launch();
+                    let _ = K::mover(&cta(launch).warp(tid % 32), &launch.args, at(), Role::Storer);
+                    bulk::wait_group::<0>();
+                } else if warp == 2 && sync::elect() {
+                    let launch = launch();
+                    let _ = K::mover(&cta(launch).thread(), &launch.args, at(), Role::Loader);
+                }
             }
         } else {
             sync::take_registers::<K>();
+            wait_for_previous();
             let launch = launch();
             let warpgroup = cta(launch).warpgroup(tid % WARPGROUP_THREADS);
             let consumer = if K::Config::CONSUMERS == 1 { 0 } else { warp / WARPS_PER_WARPGROUP - 1 };

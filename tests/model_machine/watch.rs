@@ -5,14 +5,14 @@ use loom::sync::atomic::Ordering;
 use loom::thread;
 use tilewire_kernels::abi::Wait;
 use tilewire_kernels::config::TileConfig;
-use tilewire_kernels::machine::{Aborted, NextKernel, Reread, Watch};
+use tilewire_kernels::machine::{Aborted, NeighbourKernels, Reread, Watch};
 
 /// A deadline that never passes.
 pub const FOREVER: u64 = 0;
 
 impl<C: TileConfig> Reread for Agent<C> {}
 
-impl<C: TileConfig> NextKernel for Agent<C> {}
+impl<C: TileConfig> NeighbourKernels for Agent<C> {}
 
 impl<C: TileConfig> Watch for Agent<C> {
     /// Pauses so far.

@@ -5,7 +5,7 @@ use super::trace::EventKind;
 use super::violation::Failure;
 use super::world::{Look, Status, World};
 use crate::kernels::abi::{FaultRecord, Wait, Watchdog};
-use crate::kernels::machine::{Aborted, NextKernel, Reread, Stopwatch, Watch};
+use crate::kernels::machine::{Aborted, NeighbourKernels, Reread, Stopwatch, Watch};
 use crate::kernels::shape::GlobalAddr;
 
 /// When a wait began.
@@ -15,7 +15,7 @@ pub struct Patience {
 
 impl Reread for Agent<'_> {}
 
-impl NextKernel for Agent<'_> {}
+impl NeighbourKernels for Agent<'_> {}
 
 impl Watch for Agent<'_> {
     type Patience = Patience;

@@ -431,7 +431,9 @@ impl Gemm {
             scales: scales.check(self.variant, rank)?,
             watchdog,
         };
-        let overlaps_previous = self.dependent_launch && m <= choice.entry.tile_extent()[0];
+        // Where several rows of tiles are cut, CTAs that share columns of B would end up far apart.
+        let is_cut = choice.cut.tiles > 0 && m > choice.entry.tile_extent()[0];
+        let overlaps_previous = self.dependent_launch && !is_cut;
         Ok(RankLaunch { rank, entry: choice.entry, maps, args, num_ctas: self.ctas(), overlaps_previous })
     }
 }

@@ -24,7 +24,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for FewRowsReduceScatterEpilogue<C
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
-        Call::<C>::new(m, &args.call, Some(&args.epilogue), at).move_as::<M, STAGES>(m, role)
+        Call::<C>::move_as::<M, STAGES>(m, &args.call, at, role)
     }
 
     #[inline(always)]

@@ -52,9 +52,15 @@ impl<'a, C: TileConfig> Call<'a, C> {
         epilogue: Option<&'a EpilogueArgs>,
         at: CtaPosition,
     ) -> Self {
-        let tiles = SharedTiles { m: args.m, n: args.n, world: args.world, tile_n: C::TILE_N };
         let epoch = m.load_settled_gpu(own_workspace::<C>(args).epoch());
-        Self { args, epilogue, at, tiles, epoch, config: core::marker::PhantomData }
+        Self { epilogue, epoch, ..Self::of_operands(args, at) }
+    }
+
+    /// As the producer sees it, which needs no epoch and so touches no memory.
+    #[inline(always)]
+    pub(super) fn of_operands(args: &'a GemmReduceScatterArgs, at: CtaPosition) -> Self {
+        let tiles = SharedTiles { m: args.m, n: args.n, world: args.world, tile_n: C::TILE_N };
+        Self { args, epilogue: None, at, tiles, epoch: 0, config: core::marker::PhantomData }
     }
 
     #[inline(always)]
@@ -123,6 +129,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut state = PipelineState::start();
         let (k_tiles, a_box, mut nth) = (self.k_tiles(), self.a_box(), 0);
         while let Some(tile) = self.compute_tile(nth) {
+            m.wait_for_previous();
             load_operands::<M, C, STAGES>(&ring, &mut state, 0, tile.col, [0, k_tiles], [a_box, C::B_BOX])?;
             nth += 1;
         }
@@ -132,10 +139,16 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     /// A mover's part of the call.
     #[inline(always)]
-    pub(super) fn move_as<M: ThreadRole, const STAGES: u32>(&self, m: &M, role: Role) -> Result<(), Aborted> {
+    pub(super) fn move_as<M: ThreadRole, const STAGES: u32>(
+        m: &M,
+        args: &'a GemmReduceScatterArgs,
+        at: CtaPosition,
+        role: Role,
+    ) -> Result<(), Aborted> {
         match role {
-            Role::Producer => self.produce::<M, STAGES>(m),
-            Role::Storer => self.store(m),
+            Role::Producer => Self::of_operands(args, at).produce::<M, STAGES>(m),
+            // What becomes of the sums is the consumers' affair.
+            Role::Storer => Self::new(m, args, None, at).store(m),
             Role::Loader | Role::Consumer(_) => Ok(()),
         }
     }
@@ -274,7 +287,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for FewRowsReduceScatter<C, STAGES
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
-        Call::<C>::new(m, args, None, at).move_as::<M, STAGES>(m, role)
+        Call::<C>::move_as::<M, STAGES>(m, args, at, role)
     }
 
     #[inline(always)]

@@ -114,6 +114,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
                 ];
                 for_each_tile!(args, at, raster, work, tile => {
                     let k = [tile.part.k_begin, tile.part.k_end];
+                    m.wait_for_previous();
                     load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k, boxes)?;
                 });
                 m.let_next_start();

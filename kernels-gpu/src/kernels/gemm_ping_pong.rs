@@ -61,6 +61,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmPingPong<C, STAGES> {
                     let (row, col) = raster.tile(tile);
                     let k = [0, k_tiles::<C>(args)];
                     let (row, col) = (row * C::TILE_M, col * C::TILE_N);
+                    m.wait_for_previous();
                     load_operands::<M, C, STAGES>(&ring, &mut state, row, col, k, [a_box, C::B_BOX])?;
                     tile += at.num_ctas;
                 }

@@ -214,6 +214,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
             pick_up::<M, C, STAGES>(&ring, &mut state, tile.extent, src)?;
             nth += 1;
         }
+        m.let_next_start();
         Ok(())
     }
 
@@ -448,8 +449,14 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatter<C, STAGES> {
     type Args = GemmReduceScatterArgs;
     type Config = C;
 
+    const OVERLAPS_PREVIOUS: bool = true;
+
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
+        // The epoch is memory too.
+        if let Role::Producer = role {
+            m.wait_for_previous();
+        }
         Call::<C>::new(m, args, None, at).move_as::<M, STAGES>(m, role)
     }
 

@@ -15,8 +15,14 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatterEpilogue<C, S
     type Args = GemmReduceScatterEpilogueArgs;
     type Config = C;
 
+    const OVERLAPS_PREVIOUS: bool = true;
+
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
+        // The epoch is memory too.
+        if let Role::Producer = role {
+            m.wait_for_previous();
+        }
         Call::<C>::new(m, &args.call, Some(&args.epilogue), at).move_as::<M, STAGES>(m, role)
     }
 

@@ -126,9 +126,11 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let mut turn = 0;
         while self.again(m).has(turn) {
             let tile = self.tile(m, turn);
+            m.wait_for_previous();
             load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, [0, k_tiles], [C::A_BOX, C::B_BOX])?;
             turn += 1;
         }
+        m.let_next_start();
         Ok(())
     }
 
@@ -274,6 +276,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatterPingPong<C, S
     type Config = C;
 
     const REGISTERS: Registers = Registers::WIDE;
+    const OVERLAPS_PREVIOUS: bool = true;
 
     #[inline(always)]
     fn setup<M: Mbarriers>(m: &M) {

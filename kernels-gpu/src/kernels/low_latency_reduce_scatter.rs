@@ -169,7 +169,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for LowLatencyReduceScatter<C, STA
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
         match role {
-            Role::Producer => Call::<C>::new(m, args, None, at).produce::<M, STAGES>(m),
+            Role::Producer => Call::<C>::of_operands(args, at).produce::<M, STAGES>(m),
             Role::Storer | Role::Loader | Role::Consumer(_) => Ok(()),
         }
     }

@@ -84,8 +84,13 @@ pub trait Reread {
     }
 }
 
-/// The kernel behind this one in its stream.
-pub trait NextKernel {
+/// The kernels ahead of this one and behind it in its stream.
+pub trait NeighbourKernels {
+    /// `griddepcontrol.wait`: until the kernel ahead has ended and what it wrote is there; at once if this one was not launched
+    /// before that. In kernels that may be, the producer calls it before it touches global memory, as often as it likes; every
+    /// other role has waited when it starts. Machines on which kernels follow each other do nothing.
+    fn wait_for_previous(&self) {}
+
     /// `griddepcontrol.launch_dependents`: it may start as soon as every CTA has called this or has ended, if it was launched so
     /// that it may. It waits for this kernel's end before it touches global memory, so this changes no result; machines without
     /// it do nothing.
@@ -373,8 +378,8 @@ pub trait Reduce<C: TileConfig> {
 }
 
 /// What a mover role needs: a thread, or a warp that acts as one.
-pub trait ThreadRole: Mbarriers + Watch + Reread + NextKernel + PutSignals + BulkCopy {}
-impl<T: Mbarriers + Watch + Reread + NextKernel + PutSignals + BulkCopy> ThreadRole for T {}
+pub trait ThreadRole: Mbarriers + Watch + Reread + NeighbourKernels + PutSignals + BulkCopy {}
+impl<T: Mbarriers + Watch + Reread + NeighbourKernels + PutSignals + BulkCopy> ThreadRole for T {}
 
 /// What a consumer warpgroup needs.
 pub trait WarpgroupRole<C: TileConfig>:

@@ -5,7 +5,7 @@ use super::warp::Warp;
 use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{FaultRecord, Operand, TensorMap, Wait, Watchdog};
 use crate::machine::{
-    Aborted, BulkCopy, Mbarriers, NextKernel, PutSignals, Reread, RowEnds, Signals, Stopwatch, Watch,
+    Aborted, BulkCopy, Mbarriers, NeighbourKernels, PutSignals, Reread, RowEnds, Signals, Stopwatch, Watch,
 };
 use crate::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, SmemAddr, WARPS_PER_WARPGROUP};
 use core::mem::offset_of;
@@ -202,7 +202,13 @@ impl Reread for Warpgroup {
     }
 }
 
-impl NextKernel for Thread {
+impl NeighbourKernels for Thread {
+    #[inline(always)]
+    fn wait_for_previous(&self) {
+        // SAFETY: waits for a kernel that waits for nothing of this one.
+        unsafe { sync::wait_for_previous() }
+    }
+
     #[inline(always)]
     fn let_next_start(&self) {
         // SAFETY: a hint.

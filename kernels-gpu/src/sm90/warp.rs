@@ -5,7 +5,7 @@ use super::machine::{Cta, Patience, pause};
 use super::row_ends::store_row_ends;
 use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{Operand, Wait};
-use crate::machine::{Aborted, BulkCopy, Mbarriers, NextKernel, PutSignals, Reread, RowEnds, Signals, Watch};
+use crate::machine::{Aborted, BulkCopy, Mbarriers, NeighbourKernels, PutSignals, Reread, RowEnds, Signals, Watch};
 use crate::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, SmemAddr};
 
 /// A mover role: a warp, each thread with its own lane number.
@@ -49,7 +49,13 @@ impl Reread for Warp {
 }
 
 /// The producer does that.
-impl NextKernel for Warp {}
+impl NeighbourKernels for Warp {
+    #[inline(always)]
+    fn wait_for_previous(&self) {
+        // SAFETY: waits for a kernel that waits for nothing of this one.
+        unsafe { sync::wait_for_previous() }
+    }
+}
 
 impl Watch for Warp {
     type Patience = Patience;

@@ -14,7 +14,7 @@ use super::agent::Agent;
 use super::watch::Patience;
 use crate::kernels::abi::Wait;
 use crate::kernels::config::{PANEL_BUFS, PANEL_BYTES, SmemPlan};
-use crate::kernels::machine::{Aborted, Mbarriers, NextKernel, Reread, Watch};
+use crate::kernels::machine::{Aborted, Mbarriers, NeighbourKernels, Reread, Watch};
 use crate::kernels::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr};
 
 use fault::{Effect, Op};
@@ -188,7 +188,7 @@ impl Mbarriers for Faulty<'_> {
 
 impl Reread for Faulty<'_> {}
 
-impl NextKernel for Faulty<'_> {}
+impl NeighbourKernels for Faulty<'_> {}
 
 impl Watch for Faulty<'_> {
     type Patience = Patience;
