@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tilewire::kernels::abi::Transport;
 use tilewire::kernels::comm::route::{chunk_of, owner_at_step, shard_of};
 use tilewire::kernels::comm::workspace::Workspace;
-use tilewire::kernels::config::{Tile64x64, Tile128x64, TileBox, TileConfig};
+use tilewire::kernels::config::{Few128x64, Tile64x64, TileBox, TileConfig};
 use tilewire::kernels::pipeline::state::PipelineState;
 use tilewire::kernels::schedule::chunked::{ChunkedTiles, TileWalk};
 use tilewire::kernels::schedule::mixed::{Mix, MixedTiles};
@@ -53,7 +53,7 @@ fn every_row_of_a_shared_tile_goes_to_its_owner_and_is_in_the_box() {
             let consumers = if m <= 64 { 1 } else { 2 };
             shared::rows_go_to_their_owners(&t, consumers, |owner, half| t.segment(owner, half))
                 .unwrap_or_else(|e| panic!("{t:?}: {e}"));
-            let whole = if m <= 64 { <Tile64x64>::A_BOX } else { <Tile128x64>::A_BOX };
+            let whole = if m <= 64 { <Tile64x64>::A_BOX } else { <Few128x64>::A_BOX };
             let TileBox { rows, count } = whole.cut_to(m);
             assert!(rows >= m && rows < m + 8 && rows.is_multiple_of(8) && rows <= whole.rows && count == 1, "{t:?}");
         }

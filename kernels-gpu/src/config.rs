@@ -14,12 +14,13 @@ pub const PANEL_ROWS: u32 = 64;
 /// Bytes of one panel, the unit that passes between consumers and the movers.
 pub const PANEL_BYTES: u32 = PANEL_ROWS * ROW_BYTES;
 /// Panel buffers each consumer has, where they are not few on purpose: a whole tile of 256 columns of 16 bits, so that
-/// consumers go on at once however slowly the storer's copies are read. Measured on an H200: with the fourth operand stage
-/// given up for them, the plain GEMM is 1.5 % faster, and pushing over NVLink costs a third less.
+/// consumers go on at once however slowly the storer's copies are read. Measured on an H200: pushing over NVLink costs a
+/// third less than with two.
 pub const PANEL_BUFS: u32 = 4;
-/// Panel buffers of a consumer whose CTA has a tile or two in a whole call: that of one panel each while the one before is
-/// read. What four would take is two stages more of the operand ring, and those are worth it: measured over two H200s, 76.0 µs
-/// with six stages and four buffers for 128×8192×28672, 73.1 with seven and two, 72.2 with eight and one.
+/// Panel buffers of a consumer of kernels that store to their own GPU, or whose CTAs have a tile or two in a whole call: one is
+/// filled while the one before is read. What four would take is a stage or two more of the operand ring. Measured on H200s: the plain
+/// product gains 2 to 6 % where one wave is all, and nothing is lost elsewhere (`docs/performance.md`); 128×8192×28672 over two
+/// GPUs takes 76.0 µs with six stages and four buffers, 73.1 with seven and two, 72.2 with eight and one.
 pub const FEW_PANEL_BUFS: u32 = 2;
 /// Shared memory one CTA may have on sm_90 (227 KiB).
 pub const MAX_SMEM_BYTES: u32 = 232_448;
@@ -315,34 +316,41 @@ impl<const M: u32, const N: u32, const S: u32, L: OperandLayout, I: OperandTypes
     const B_MAJOR: Major = L::B_MAJOR;
 }
 
-/// 128×256×64, or ×128 on 8-bit operands, three stages: the main configuration.
+/// 128×256×64, or ×128 on 8-bit operands, three stages: the main configuration of kernels that move panels over ranks or add to
+/// them.
 pub type Tile128x256<L = Nt, I = Bf16, O = Bf16> = Tile<128, 256, 3, L, I, O>;
 /// 64×128×64, eight stages, one consumer: for chunks of at most 64 rows, which memory bandwidth bounds.
 pub type Tile64x128<L = Nt, I = Bf16, O = Bf16> = Tile<64, 128, 8, L, I, O>;
 /// 128×192×64, four stages: for short K, where two consumers multiply a tile each in turns.
 pub type Tile128x192<L = Nt, I = Bf16, O = Bf16> = Tile<128, 192, 4, L, I, O>;
-/// 128×128×64, or ×128 on 8-bit operands, five stages: where 128×256 leaves SMs idle, and where sums that are promoted leave
-/// it no registers.
-pub type Tile128x128<L = Nt, I = Bf16, O = Bf16> = Tile<128, 128, 5, L, I, O>;
 /// 128×176×64, four stages: for consumers in turns, where it fills the waves better than 128×192.
 pub type Tile128x176<L = Nt, I = Bf16, O = Bf16> = Tile<128, 176, 4, L, I, O>;
-/// 128×144×64, four stages: where one wave of it is all.
-pub type Tile128x144<L = Nt, I = Bf16, O = Bf16> = Tile<128, 144, 4, L, I, O>;
-/// 128×96×64, five stages: the same.
-pub type Tile128x96<L = Nt, I = Bf16, O = Bf16> = Tile<128, 96, 5, L, I, O>;
-/// 64×192×64, six stages, one consumer: the same for few rows.
-pub type Tile64x192<L = Nt, I = Bf16, O = Bf16> = Tile<64, 192, 6, L, I, O>;
-/// 64×96×64, nine stages, one consumer: the same.
-pub type Tile64x96<L = Nt, I = Bf16, O = Bf16> = Tile<64, 96, 9, L, I, O>;
+/// 128×128×64, or ×128 on 8-bit operands, five stages: sums that are promoted leave 128×256 no registers for more.
+pub type Tile128x128<L = Nt, I = Bf16, O = Bf16> = Tile<128, 128, 5, L, I, O>;
 /// 64×64×64, twelve stages, one consumer: for calls of at most 64 rows, over all ranks where there are several, since its tiles
 /// hold every owner's.
 pub type Tile64x64<L = Nt, I = Bf16, O = Bf16> = Tile<64, 64, 12, L, I, O>;
-/// 128×64×64, six stages: the same for at most 128 rows.
-pub type Tile128x64<L = Nt, I = Bf16, O = Bf16> = Tile<128, 64, 6, L, I, O>;
-/// 64×64×64, thirteen stages, few panel buffers: the same over ranks, through slots.
-pub type Shared64x64<L = Nt, I = Bf16, O = Bf16> = Tile<64, 64, 13, L, I, O, FEW_PANEL_BUFS>;
-/// 128×64×64, eight stages, few panel buffers: the same.
-pub type Shared128x64<L = Nt, I = Bf16, O = Bf16> = Tile<128, 64, 8, L, I, O, FEW_PANEL_BUFS>;
+
+/// Tiles of kernels with few panel buffers: the plain product, and few rows over ranks.
+pub type Few<const M: u32, const N: u32, const STAGES: u32, L, I, O> = Tile<M, N, STAGES, L, I, O, FEW_PANEL_BUFS>;
+/// 128×256×64, or ×128 on 8-bit operands, four stages: the main configuration of the plain product.
+pub type Few128x256<L = Nt, I = Bf16, O = Bf16> = Few<128, 256, 4, L, I, O>;
+/// 128×128×64, or ×128 on 8-bit operands, six stages: where 128×256 leaves SMs idle.
+pub type Few128x128<L = Nt, I = Bf16, O = Bf16> = Few<128, 128, 6, L, I, O>;
+/// 128×144×64, five stages: where one wave of it is all.
+pub type Few128x144<L = Nt, I = Bf16, O = Bf16> = Few<128, 144, 5, L, I, O>;
+/// 128×96×64, six stages: the same.
+pub type Few128x96<L = Nt, I = Bf16, O = Bf16> = Few<128, 96, 6, L, I, O>;
+/// 128×64×64, eight stages: for calls of at most 128 rows, over all ranks where there are several.
+pub type Few128x64<L = Nt, I = Bf16, O = Bf16> = Few<128, 64, 8, L, I, O>;
+/// 64×192×64, six stages, one consumer: for few rows where one wave of it is all.
+pub type Few64x192<L = Nt, I = Bf16, O = Bf16> = Few<64, 192, 6, L, I, O>;
+/// 64×128×64, eight stages, one consumer: for few rows.
+pub type Few64x128<L = Nt, I = Bf16, O = Bf16> = Few<64, 128, 8, L, I, O>;
+/// 64×96×64, ten stages, one consumer: as 64×192.
+pub type Few64x96<L = Nt, I = Bf16, O = Bf16> = Few<64, 96, 10, L, I, O>;
+/// 64×64×64, thirteen stages, one consumer: for at most 64 rows; over ranks, through slots.
+pub type Few64x64<L = Nt, I = Bf16, O = Bf16> = Few<64, 64, 13, L, I, O>;
 
 /// The roles of a CTA with `consumers` consumer warpgroups (at most two), movers first.
 pub const fn roles(consumers: u32) -> &'static [Role] {

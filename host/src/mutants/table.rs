@@ -6,9 +6,9 @@ use crate::kernels::abi::{Placement, Transport};
 
 /// One tile, one step along K.
 const ONE: Scenario = Scenario::gemm(128, 256, 64);
-/// One tile, whose steps along K use every stage three times.
+/// One tile, whose steps along K use every stage at least twice.
 const DEEP: Scenario = Scenario::gemm(128, 72, 9 * 64);
-/// Three tiles of four panels on one CTA: every panel buffer is used three times.
+/// Three tiles of four panels on one CTA: every panel buffer is used six times.
 const WIDE: Scenario = Scenario::gemm(384, 256, 64);
 /// One tile of four steps along K, of which CTA 0 has the last two.
 const SPLIT: Scenario = Scenario::gemm(128, 256, 4 * 64).over(Transport::Push, Placement::Epilogue, 2, 0);
@@ -103,7 +103,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::ExpectTxLong), ONE, &[V::Deadlock], ONCE),
     mutant(first(Fault::DoubleArrive), ONE, &[V::ArrivalOverflow], ONCE),
     mutant(
-        at(Fault::SkippedEmptyWait, 3),
+        at(Fault::SkippedEmptyWait, 4),
         DEEP,
         &[V::ArrivalOverflow, V::WriteIntoStageInUse],
         "the stage's first copies may not have landed yet, so that its phase takes no second arrival",
@@ -160,7 +160,12 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::OverwrittenPanel), WIDE, &[V::WriteIntoStageInUse], ONCE),
     mutant(first(Fault::WrongPanel), ONE, &[V::ReadOfUnfilledShared], ONCE),
     mutant(first(Fault::ShiftedStore), ONE, &[V::Race], ONCE),
-    mutant(first(Fault::UnwaitedStores), ONE, &[V::ExitWithCopyInFlight], ONCE),
+    mutant(
+        first(Fault::UnwaitedStores),
+        ONE,
+        &[V::ExitWithCopyInFlight, V::WriteIntoStageInUse],
+        "where a tile has more panels than there are buffers, a buffer is written while it is still read",
+    ),
     // Reduction in the epilogue.
     mutant(first(Fault::MissingHandover), PUSH, &[V::Deadlock], ONCE),
     mutant(

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::kernels::abi::{GemmArgs, GemmEpilogueArgs, MAPS, Operand, Watchdog};
 use crate::kernels::collective::result::whole_steps;
+use crate::kernels::config::PANEL_ROWS;
 use crate::kernels::entries::Op;
 use crate::kernels::shape::{GlobalAddr, MAX_WORLD};
 use crate::plan::operand::MapSpec;
@@ -117,11 +118,11 @@ impl GemmBuilder<'_> {
         self
     }
 
-    /// Whether a call over at most one row of tiles may start while the last CTAs of the call ahead of it in its stream still end
+    /// Whether a call may start while the last CTAs of the call ahead of it in its stream still end
     /// (programmatic dependent launch); it may unless told otherwise. It touches no memory before that one has ended, so
     /// results are the same. What it takes early is SMs that other streams could use, so a call with an [`Self::sm_margin`],
     /// and one in a world whose ranks share a GPU, never does; nor does any with a driver older than CUDA 12.3, which could
-    /// not capture it in a graph. More rows gain nothing by it, or lose: see `docs/performance.md`.
+    /// not capture it in a graph. Nor do calls that would lose by it, of several rows of tiles that are cut along K or hold 64 rows.
     pub fn dependent_launch(mut self, is_wanted: bool) -> Self {
         self.dependent_launch = is_wanted;
         self
@@ -431,9 +432,11 @@ impl Gemm {
             scales: scales.check(self.variant, rank)?,
             watchdog,
         };
-        // Where several rows of tiles are cut, CTAs that share columns of B would end up far apart.
-        let is_cut = choice.cut.tiles > 0 && m > choice.entry.tile_extent()[0];
-        let overlaps_previous = self.dependent_launch && !is_cut;
+        // CTAs that start early land wherever an SM becomes free, and those that share columns of B end up far apart: where memory
+        // or a cut along K is the bound, over more than one row of tiles, that costs more than the start.
+        let tile_rows = choice.entry.tile_extent()[0];
+        let is_bound_by_arithmetic = tile_rows > PANEL_ROWS && choice.cut.tiles == 0;
+        let overlaps_previous = self.dependent_launch && (m <= tile_rows || is_bound_by_arithmetic);
         Ok(RankLaunch { rank, entry: choice.entry, maps, args, num_ctas: self.ctas(), overlaps_previous })
     }
 }

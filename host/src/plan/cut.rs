@@ -127,14 +127,14 @@ pub(crate) fn narrows(entry: &Entry) -> bool {
 mod tests {
     use super::*;
     use crate::Layout;
-    use crate::kernels::config::{Bf16, Element, F16, F32, Nn, Nt, Tile64x64, Tile64x128, Tile128x64, TileConfig};
+    use crate::kernels::config::{Bf16, Element, F16, F32, Few128x64, Nn, Nt, Tile64x64, Tile64x128, TileConfig};
     use crate::kernels::entries::ENTRIES;
 
     #[test]
     fn kernels_narrow_whose_configurations_say_so() {
         const NARROWS: bool = <Tile64x64<Nt, Bf16, Bf16> as TileConfig>::NARROWS
             && <Tile64x64<Nt, F16, F16> as TileConfig>::NARROWS
-            && <Tile128x64<Nt, Bf16, F16> as TileConfig>::NARROWS;
+            && <Few128x64<Nt, Bf16, F16> as TileConfig>::NARROWS;
         const OTHERS: bool = <Tile64x64<Nt, Bf16, F32> as TileConfig>::NARROWS
             || <Tile64x64<Nn, Bf16, Bf16> as TileConfig>::NARROWS
             || <Tile64x128<Nt, Bf16, Bf16> as TileConfig>::NARROWS;

@@ -5,9 +5,9 @@ use crate::abi::GemmArgs;
 use crate::collective::epilogue::{scale, scale_factor, store_panels, write_panels};
 use crate::collective::mainloop::{load_operands, multiply};
 use crate::collective::result::store_to_d;
-use crate::collective::setup::{OperandRing, operand_ring, panel_ring};
+use crate::collective::setup::{OperandRing, operand_ring, panel_ring_of};
 use crate::collective::share::Shares;
-use crate::config::{Major, PANEL_BUFS, PANEL_ROWS, TileConfig};
+use crate::config::{FEW_PANEL_BUFS, Major, PANEL_ROWS, TileConfig};
 use crate::layout::slot::TileExtent;
 use crate::machine::{Aborted, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
@@ -93,6 +93,28 @@ pub(super) fn sum<M: WarpgroupRole<C>, C: TileConfig, const STAGES: u32>(
     Ok(true)
 }
 
+/// Producer: every tile's operands.
+#[inline(always)]
+pub(super) fn produce<M: ThreadRole, C: TileConfig, const STAGES: u32>(
+    m: &M,
+    args: &GemmArgs,
+    at: CtaPosition,
+) -> Result<(), Aborted> {
+    let ring = operand_ring::<M, C, STAGES>(m, Role::Producer);
+    let mut state = PipelineState::start();
+    let (raster, work) = grid::<C>(args, at);
+    // The host cuts the tensor maps' boxes in the same way.
+    let boxes =
+        [C::A_BOX.of_rows(C::A_MAJOR, args.m), if C::NARROWS { C::B_BOX.cut_to(args.tile_cols) } else { C::B_BOX }];
+    for_each_tile!(args, at, raster, work, tile => {
+        let k = [tile.part.k_begin, tile.part.k_end];
+        m.wait_for_previous();
+        load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k, boxes)?;
+    });
+    m.let_next_start();
+    Ok(())
+}
+
 impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
     type Args = GemmArgs;
     type Config = C;
@@ -103,25 +125,9 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &GemmArgs, at: CtaPosition, role: Role) -> Result<(), Aborted> {
         match role {
-            Role::Producer => {
-                let ring = operand_ring::<M, C, STAGES>(m, role);
-                let mut state = PipelineState::start();
-                let (raster, work) = grid::<C>(args, at);
-                // The host cuts the tensor maps' boxes in the same way.
-                let boxes = [
-                    C::A_BOX.of_rows(C::A_MAJOR, args.m),
-                    if C::NARROWS { C::B_BOX.cut_to(args.tile_cols) } else { C::B_BOX },
-                ];
-                for_each_tile!(args, at, raster, work, tile => {
-                    let k = [tile.part.k_begin, tile.part.k_end];
-                    m.wait_for_previous();
-                    load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, k, boxes)?;
-                });
-                m.let_next_start();
-                Ok(())
-            }
+            Role::Producer => produce::<M, C, STAGES>(m, args, at),
             Role::Storer => {
-                let mut state = PipelineState::<PANEL_BUFS>::start();
+                let mut state = PipelineState::<FEW_PANEL_BUFS>::start();
                 let (raster, work) = grid::<C>(args, at);
                 for_each_tile!(args, at, raster, work, tile => {
                     if tile.part.is_given_away() {
@@ -142,7 +148,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
     fn consumer<M: WarpgroupRole<C>>(m: &M, args: &GemmArgs, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
         let role = Role::Consumer(consumer);
         let operands = operand_ring::<M, C, STAGES>(m, role);
-        let panels = panel_ring::<M, C>(m, role, consumer);
+        let panels = panel_ring_of::<M, C, FEW_PANEL_BUFS>(m, role, consumer);
         let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
         let (raster, work) = grid::<C>(args, at);
         let factor = scale_factor::<M, C>(m, &args.scales);

@@ -3,7 +3,7 @@
 //! finishes it brings the panels and applies the epilogue.
 
 use super::Kernel;
-use super::gemm::{Gemm, GemmTile, for_each_tile, grid, sum, tile_cols};
+use super::gemm::{GemmTile, for_each_tile, grid, produce, sum, tile_cols};
 use crate::abi::{GemmEpilogueArgs, Operand, Source};
 use crate::collective::finish::finish_panels;
 use crate::collective::partials::{PartialsState, load_partials, store_results};
@@ -29,7 +29,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
         let (gemm, mut state) = (&args.gemm, PartialsState::default());
         let (raster, work) = grid::<C>(gemm, at);
         match role {
-            Role::Producer => Gemm::<C, STAGES>::mover(m, gemm, at, role),
+            Role::Producer => produce::<M, C, STAGES>(m, gemm, at),
             Role::Loader => {
                 let brings = args.epilogue.source != Source::None as u32;
                 for_each_tile!(gemm, at, raster, work, tile => {
