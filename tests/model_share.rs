@@ -11,14 +11,14 @@ use model_machine::{Agent, Cta, D_STRIDE, Memory, Mutant, check, d_panel, multip
 use std::sync::Arc;
 use tilewire_kernels::abi::{GemmArgs, Wait, WaitKind, Watchdog};
 use tilewire_kernels::collective::share::{Shares, acc_bytes, word_offset};
-use tilewire_kernels::config::{Tile, TileConfig};
+use tilewire_kernels::config::{Bf16, Few, Nt, TileConfig};
 use tilewire_kernels::kernels::{Kernel, gemm::Gemm};
 use tilewire_kernels::machine::{Signals, WarpgroupMma, Watch};
 use tilewire_kernels::schedule::split_k::{Part, SplitTiles, all_given};
 use tilewire_kernels::shape::{CtaPosition, GlobalAddr, MAX_WORLD, Role};
 
 /// One panel a tile, and a stage for every step along K that a CTA takes.
-type Config = Tile<64, 64, 4>;
+type Config = Few<64, 64, 4, Nt, Bf16, Bf16>;
 
 const CALLS: u32 = 2;
 const SHARES: GlobalAddr = GlobalAddr(1 << 32);
