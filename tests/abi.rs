@@ -69,6 +69,7 @@ fn the_table_has_the_sizes_of_the_structs() {
             Op::Gemm | Op::GemmPingPong => size_of::<Launch<GemmArgs>>(),
             Op::GemmReduceScatter
             | Op::GemmReduceScatterPingPong
+            | Op::FewTilesReduceScatter
             | Op::FewRowsReduceScatter
             | Op::LowLatencyReduceScatter => size_of::<Launch<GemmReduceScatterArgs>>(),
             Op::GemmEpilogue => size_of::<Launch<GemmEpilogueArgs>>(),

@@ -274,7 +274,7 @@ fn a_product_is_promoted_once_when_it_is_there() {
             |m| {
                 let mut acc = WarpgroupMma::<Promoting>::zero_acc(m);
                 issue(m, &mut acc);
-                WarpgroupMma::<Promoting>::promote(m, &mut acc);
+                WarpgroupMma::<Promoting>::promote(m, &mut acc, false);
             },
             "1 wgmma groups running",
         ),
@@ -283,8 +283,8 @@ fn a_product_is_promoted_once_when_it_is_there() {
                 let mut acc = WarpgroupMma::<Promoting>::zero_acc(m);
                 issue(m, &mut acc);
                 WarpgroupMma::<Promoting>::wait_mma::<0>(m, &mut acc);
-                WarpgroupMma::<Promoting>::promote(m, &mut acc);
-                WarpgroupMma::<Promoting>::promote(m, &mut acc);
+                WarpgroupMma::<Promoting>::promote(m, &mut acc, false);
+                WarpgroupMma::<Promoting>::promote(m, &mut acc, false);
             },
             "promotes",
         ),

@@ -6,13 +6,13 @@ use loom::thread;
 use model_machine::{Agent, Cta, FOREVER, Mutant, Problem, check};
 use std::sync::Arc;
 use tilewire_kernels::abi::{Placement, Transport, Wait, WaitKind};
-use tilewire_kernels::config::Tile;
+use tilewire_kernels::config::{PANEL_BUFS, Tile};
 use tilewire_kernels::kernels::{Kernel, gemm_reduce_scatter::GemmReduceScatter};
 use tilewire_kernels::machine::Aborted;
 use tilewire_kernels::shape::{CtaPosition, Rank, Role};
 
 type Config = Tile<64, 64, 2>;
-type GemmRs = GemmReduceScatter<Config, 2>;
+type GemmRs = GemmReduceScatter<Config, 2, PANEL_BUFS>;
 
 const EPOCH: u32 = 9;
 const AT: CtaPosition = CtaPosition { cta: 0, num_ctas: 1 };

@@ -6,7 +6,7 @@ use loom::thread;
 use model_machine::{Cta, Memory, Mutant, Problem, Timing, check, d_panel, operand_value};
 use std::sync::Arc;
 use tilewire_kernels::abi::{EpilogueArgs, GemmArgs, GemmEpilogueArgs, Operand, Placement, Source, Transport};
-use tilewire_kernels::config::{Tile, TileConfig};
+use tilewire_kernels::config::{PANEL_BUFS, Tile, TileConfig};
 use tilewire_kernels::kernels::{Kernel, gemm_epilogue::GemmEpilogue};
 use tilewire_kernels::shape::{CtaPosition, GlobalAddr, Rank, Role};
 
@@ -73,13 +73,13 @@ fn model<C: TileConfig>(
         let args = args::<C>(&problem, source);
         let movers = [Role::Storer, Role::Loader].map(|role| cta.agent(role)).map(|m| {
             thread::spawn(move || {
-                GemmEpilogue::<C, 2>::mover(&m, &args, AT, m.role).expect("nothing aborts");
+                GemmEpilogue::<C, 2, PANEL_BUFS>::mover(&m, &args, AT, m.role).expect("nothing aborts");
                 m.finish();
             })
         });
         {
             let m = cta.agent(Role::Consumer(0));
-            GemmEpilogue::<C, 2>::consumer(&m, &args, AT, 0).expect("nothing aborts");
+            GemmEpilogue::<C, 2, PANEL_BUFS>::consumer(&m, &args, AT, 0).expect("nothing aborts");
         }
         for mover in movers {
             mover.join().expect("the role ends");

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use tilewire_kernels::abi::GemmReduceScatterArgs;
 use tilewire_kernels::abi::{Placement, Transport};
 use tilewire_kernels::comm::route::chunk_of;
-use tilewire_kernels::config::{Bf16, FEW_PANEL_BUFS, Nt, PANEL_BYTES, Tile, TileConfig};
+use tilewire_kernels::config::{Bf16, FEW_PANEL_BUFS, Nt, PANEL_BUFS, PANEL_BYTES, Tile, TileConfig};
 use tilewire_kernels::kernels::few_rows_reduce_scatter::FewRowsReduceScatter;
 use tilewire_kernels::kernels::{Kernel, gemm_reduce_scatter::GemmReduceScatter};
 use tilewire_kernels::shape::{CtaPosition, Rank, Role};
 
 type Config = Tile<64, 64, 2>;
-type OwnTiles = GemmReduceScatter<Config, 2>;
-type SharedTile = FewRowsReduceScatter<Tile<64, 64, 2, Nt, Bf16, Bf16, FEW_PANEL_BUFS>, 2>;
+type OwnTiles = GemmReduceScatter<Config, 2, PANEL_BUFS>;
+type SharedTile = FewRowsReduceScatter<Tile<64, 64, 2, Nt, Bf16, Bf16, FEW_PANEL_BUFS>, 2, FEW_PANEL_BUFS>;
 
 const CALLS: u32 = 3;
 const FIRST_EPOCH: u32 = 0xFFFF_FFFE;

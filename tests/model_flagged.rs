@@ -12,13 +12,13 @@ use model_machine::{Agent, Cta, Mutant, Problem, check, d_panel};
 use std::sync::Arc;
 use tilewire_kernels::abi::{Placement, Transport};
 use tilewire_kernels::comm::route::chunk_of;
-use tilewire_kernels::config::Tile;
+use tilewire_kernels::config::{PANEL_BUFS, Tile};
 use tilewire_kernels::kernels::Kernel;
 use tilewire_kernels::kernels::low_latency_reduce_scatter::LowLatencyReduceScatter;
 use tilewire_kernels::shape::{CtaPosition, Rank, Role};
 
 type Config = Tile<64, 64, 2>;
-type LowLatency = LowLatencyReduceScatter<Config, 2>;
+type LowLatency = LowLatencyReduceScatter<Config, 2, PANEL_BUFS>;
 
 const CALLS: u32 = 3;
 const FIRST_EPOCH: u32 = 0xFFFF_FFFE;

@@ -6,7 +6,7 @@ use loom::thread;
 use model_machine::{Agent, Cta, Memory, Mutant, check};
 use std::sync::Arc;
 use tilewire_kernels::collective::epilogue::{store_panels, write_panels};
-use tilewire_kernels::collective::setup::panel_ring_of;
+use tilewire_kernels::collective::setup::panel_ring;
 use tilewire_kernels::config::{Bf16, FEW_PANEL_BUFS, Nt, PANEL_BUFS, PANEL_BYTES, Tile, TileConfig};
 use tilewire_kernels::machine::{BulkCopy, WarpgroupMma};
 use tilewire_kernels::pipeline::state::PipelineState;
@@ -24,7 +24,7 @@ fn destination(tile: u32, consumer: u32, panel: u32) -> GlobalAddr {
 }
 
 fn write<C: TileConfig, const BUFS: u32>(m: Agent<C>, consumer: u32) {
-    let ring = panel_ring_of::<_, C, BUFS>(&m, Role::Consumer(consumer), consumer);
+    let ring = panel_ring::<_, C, BUFS>(&m, Role::Consumer(consumer), consumer);
     let mut state = PipelineState::start();
     for _ in 0..TILES {
         write_panels::<_, C, _>(&ring, &mut state, consumer, C::PANELS, &m.zero_acc()).expect("nothing aborts");

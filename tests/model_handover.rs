@@ -7,7 +7,7 @@ use loom::thread;
 use model_machine::{Cta, Mutant, Problem, Timing, check, d_panel};
 use std::sync::Arc;
 use tilewire_kernels::abi::{Placement, Transport};
-use tilewire_kernels::config::{PANEL_BYTES, Tile, TileConfig};
+use tilewire_kernels::config::{PANEL_BUFS, PANEL_BYTES, Tile, TileConfig};
 use tilewire_kernels::kernels::{Kernel, gemm_reduce_scatter::GemmReduceScatter};
 use tilewire_kernels::shape::{CtaPosition, Rank, Role};
 
@@ -48,13 +48,13 @@ fn model<C: TileConfig>(name: &str, preemptions: usize, world: u32, n: u32, timi
         let args = problem.args::<C>(RANK);
         let movers = [Role::Storer, Role::Loader].map(|role| cta.agent(role)).map(|m| {
             thread::spawn(move || {
-                GemmReduceScatter::<C, 2>::mover(&m, &args, AT, m.role).expect("nothing aborts");
+                GemmReduceScatter::<C, 2, PANEL_BUFS>::mover(&m, &args, AT, m.role).expect("nothing aborts");
                 m.finish();
             })
         });
         {
             let m = cta.agent(Role::Consumer(0));
-            GemmReduceScatter::<C, 2>::consumer(&m, &args, AT, 0).expect("nothing aborts");
+            GemmReduceScatter::<C, 2, PANEL_BUFS>::consumer(&m, &args, AT, 0).expect("nothing aborts");
         }
         for mover in movers {
             mover.join().expect("the role ends");

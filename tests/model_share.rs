@@ -11,7 +11,7 @@ use model_machine::{Agent, Cta, D_STRIDE, Memory, Mutant, check, d_panel, multip
 use std::sync::Arc;
 use tilewire_kernels::abi::{GemmArgs, Wait, WaitKind, Watchdog};
 use tilewire_kernels::collective::share::{Shares, acc_bytes, word_offset};
-use tilewire_kernels::config::{Bf16, Few, Nt, TileConfig};
+use tilewire_kernels::config::{Bf16, FEW_PANEL_BUFS, Few, Nt, TileConfig};
 use tilewire_kernels::kernels::{Kernel, gemm::Gemm};
 use tilewire_kernels::machine::{Signals, WarpgroupMma, Watch};
 use tilewire_kernels::schedule::split_k::{Part, SplitTiles, all_given};
@@ -120,11 +120,11 @@ impl Work {
 /// All roles of one CTA, one after the other.
 fn run_cta(m: Agent<Config>, args: GemmArgs, at: CtaPosition) {
     let producer = m.also(Role::Producer);
-    Gemm::<Config, 4>::mover(&producer, &args, at, Role::Producer).expect("nothing aborts");
+    Gemm::<Config, 4, FEW_PANEL_BUFS>::mover(&producer, &args, at, Role::Producer).expect("nothing aborts");
     producer.finish();
-    Gemm::<Config, 4>::consumer(&m, &args, at, 0).expect("nothing aborts");
+    Gemm::<Config, 4, FEW_PANEL_BUFS>::consumer(&m, &args, at, 0).expect("nothing aborts");
     let storer = m.also(Role::Storer);
-    Gemm::<Config, 4>::mover(&storer, &args, at, Role::Storer).expect("nothing aborts");
+    Gemm::<Config, 4, FEW_PANEL_BUFS>::mover(&storer, &args, at, Role::Storer).expect("nothing aborts");
     storer.finish();
 }
 

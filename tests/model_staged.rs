@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tilewire_kernels::abi::{Placement, Transport, WaitKind};
 use tilewire_kernels::comm::signal::wait_signal;
-use tilewire_kernels::config::Tile;
+use tilewire_kernels::config::{PANEL_BUFS, Tile};
 use tilewire_kernels::kernels::{Kernel, gemm_reduce_scatter::GemmReduceScatter};
 use tilewire_kernels::shape::{CtaPosition, Rank, Role};
 
 type Config = Tile<64, 64, 2>;
-type GemmRs = GemmReduceScatter<Config, 2>;
+type GemmRs = GemmReduceScatter<Config, 2, PANEL_BUFS>;
 
 const EPOCH: u32 = 6;
 const AT: CtaPosition = CtaPosition { cta: 0, num_ctas: 1 };

@@ -8,7 +8,7 @@ use model_machine::{Agent, Cta, Mutant, Problem, Timing, check, d_panel};
 use std::sync::Arc;
 use tilewire_kernels::abi::{GemmReduceScatterArgs, Mix, Placement, Transport};
 use tilewire_kernels::collective::ping_pong::HALVES;
-use tilewire_kernels::config::{PANEL_BYTES, PANEL_ROWS, Tile, TileConfig};
+use tilewire_kernels::config::{PANEL_BUFS, PANEL_BYTES, PANEL_ROWS, Tile, TileConfig};
 use tilewire_kernels::kernels::{Kernel, gemm_reduce_scatter_ping_pong::GemmReduceScatterPingPong};
 use tilewire_kernels::schedule::chunked::ChunkedTiles;
 use tilewire_kernels::schedule::mixed::MixedTiles;
@@ -21,7 +21,7 @@ const RANK: Rank = Rank(0);
 
 /// One panel a half.
 type C = Tile<128, 64, 2>;
-type K = GemmReduceScatterPingPong<C, 2>;
+type K = GemmReduceScatterPingPong<C, 2, PANEL_BUFS>;
 
 /// What `peer`'s slot holds of panel `panel` of tile `tile`, counted through both halves.
 fn peers_panel(peer: Rank, tile: u32, panel: u32) -> u32 {

@@ -44,7 +44,10 @@ fn unfenced(text: &str) -> (usize, Option<String>) {
 fn a_fence_stands_between_reads_of_panels_and_the_arrival_that_frees_them() {
     for entry in ENTRIES {
         let least = match entry.op {
-            Op::GemmReduceScatter | Op::GemmReduceScatterPingPong | Op::GemmReduceScatterEpilogue => 4,
+            Op::GemmReduceScatter
+            | Op::GemmReduceScatterPingPong
+            | Op::FewTilesReduceScatter
+            | Op::GemmReduceScatterEpilogue => 4,
             // The ends of rows, and with an epilogue panels of C.
             Op::Gemm => 1,
             Op::GemmEpilogue => 2,

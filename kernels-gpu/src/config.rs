@@ -317,7 +317,7 @@ impl<const M: u32, const N: u32, const S: u32, L: OperandLayout, I: OperandTypes
 }
 
 /// 128×256×64, or ×128 on 8-bit operands, three stages: the main configuration of kernels that move panels over ranks or add to
-/// them.
+/// them, and of products of 8-bit operands.
 pub type Tile128x256<L = Nt, I = Bf16, O = Bf16> = Tile<128, 256, 3, L, I, O>;
 /// 64×128×64, eight stages, one consumer: for chunks of at most 64 rows, which memory bandwidth bounds.
 pub type Tile64x128<L = Nt, I = Bf16, O = Bf16> = Tile<64, 128, 8, L, I, O>;
@@ -331,11 +331,11 @@ pub type Tile128x128<L = Nt, I = Bf16, O = Bf16> = Tile<128, 128, 5, L, I, O>;
 /// hold every owner's.
 pub type Tile64x64<L = Nt, I = Bf16, O = Bf16> = Tile<64, 64, 12, L, I, O>;
 
-/// Tiles of kernels with few panel buffers: the plain product, and few rows over ranks.
+/// Tiles of kernels with few panel buffers: the plain product of 16-bit operands, and few rows or few tiles over ranks.
 pub type Few<const M: u32, const N: u32, const STAGES: u32, L, I, O> = Tile<M, N, STAGES, L, I, O, FEW_PANEL_BUFS>;
-/// 128×256×64, or ×128 on 8-bit operands, four stages: the main configuration of the plain product.
+/// 128×256×64, four stages: the main configuration of the plain product, and of products over ranks of few tiles.
 pub type Few128x256<L = Nt, I = Bf16, O = Bf16> = Few<128, 256, 4, L, I, O>;
-/// 128×128×64, or ×128 on 8-bit operands, six stages: where 128×256 leaves SMs idle.
+/// 128×128×64, six stages: where 128×256 leaves SMs idle.
 pub type Few128x128<L = Nt, I = Bf16, O = Bf16> = Few<128, 128, 6, L, I, O>;
 /// 128×144×64, five stages: where one wave of it is all.
 pub type Few128x144<L = Nt, I = Bf16, O = Bf16> = Few<128, 144, 5, L, I, O>;

@@ -11,7 +11,7 @@ use crate::kernels::few_rows_reduce_scatter::FewRowsReduceScatter;
 use crate::kernels::gemm::Gemm;
 use crate::kernels::gemm_epilogue::GemmEpilogue;
 use crate::kernels::gemm_ping_pong::GemmPingPong;
-use crate::kernels::gemm_reduce_scatter::GemmReduceScatter;
+use crate::kernels::gemm_reduce_scatter::{FewTilesReduceScatter, GemmReduceScatter};
 use crate::kernels::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
 use crate::kernels::gemm_reduce_scatter_ping_pong::GemmReduceScatterPingPong;
 use crate::kernels::low_latency_reduce_scatter::LowLatencyReduceScatter;
@@ -27,6 +27,8 @@ pub enum Op {
     GemmReduceScatter,
     /// The same; the consumers take turns at whole tiles.
     GemmReduceScatterPingPong,
+    /// [`Op::GemmReduceScatter`] for calls in which no CTA has a second tile.
+    FewTilesReduceScatter,
     /// `D = act(alpha · (A · B) + beta · C + bias) + residual`.
     GemmEpilogue,
     /// The same of the sum over ranks, scattered.
@@ -178,18 +180,18 @@ macro_rules! for_each_entry {
                 sm90_f16_gemm_nt_f16_64x96x64: Gemm, Few64x96<Nt, F16, F16>;
                 sm90_bf16_gemm_ping_pong_nt_bf16_128x176x64: GemmPingPong, Tile128x176<Nt, Bf16, Bf16>;
                 sm90_f16_gemm_ping_pong_nt_f16_128x176x64: GemmPingPong, Tile128x176<Nt, F16, F16>;
-                sm90_e4m3_gemm_nt_bf16_128x256x128: Gemm, Few128x256<Nt, E4m3, Bf16>;
-                sm90_e4m3_gemm_nt_f16_128x256x128: Gemm, Few128x256<Nt, E4m3, F16>;
-                sm90_e4m3_gemm_nt_f32_128x256x128: Gemm, Few128x256<Nt, E4m3, F32>;
-                sm90_e4m3_e5m2_gemm_nt_bf16_128x256x128: Gemm, Few128x256<Nt, Pair<E4m3, E5m2>, Bf16>;
-                sm90_e4m3_e5m2_gemm_nt_f16_128x256x128: Gemm, Few128x256<Nt, Pair<E4m3, E5m2>, F16>;
-                sm90_e4m3_e5m2_gemm_nt_f32_128x256x128: Gemm, Few128x256<Nt, Pair<E4m3, E5m2>, F32>;
-                sm90_e4m3_gemm_nt_bf16_128x128x128: Gemm, Few128x128<Nt, E4m3, Bf16>;
-                sm90_e4m3_gemm_nt_f16_128x128x128: Gemm, Few128x128<Nt, E4m3, F16>;
-                sm90_e4m3_gemm_nt_f32_128x128x128: Gemm, Few128x128<Nt, E4m3, F32>;
-                sm90_e4m3_e5m2_gemm_nt_bf16_128x128x128: Gemm, Few128x128<Nt, Pair<E4m3, E5m2>, Bf16>;
-                sm90_e4m3_e5m2_gemm_nt_f16_128x128x128: Gemm, Few128x128<Nt, Pair<E4m3, E5m2>, F16>;
-                sm90_e4m3_e5m2_gemm_nt_f32_128x128x128: Gemm, Few128x128<Nt, Pair<E4m3, E5m2>, F32>;
+                sm90_e4m3_gemm_nt_bf16_128x256x128: Gemm, Tile128x256<Nt, E4m3, Bf16>;
+                sm90_e4m3_gemm_nt_f16_128x256x128: Gemm, Tile128x256<Nt, E4m3, F16>;
+                sm90_e4m3_gemm_nt_f32_128x256x128: Gemm, Tile128x256<Nt, E4m3, F32>;
+                sm90_e4m3_e5m2_gemm_nt_bf16_128x256x128: Gemm, Tile128x256<Nt, Pair<E4m3, E5m2>, Bf16>;
+                sm90_e4m3_e5m2_gemm_nt_f16_128x256x128: Gemm, Tile128x256<Nt, Pair<E4m3, E5m2>, F16>;
+                sm90_e4m3_e5m2_gemm_nt_f32_128x256x128: Gemm, Tile128x256<Nt, Pair<E4m3, E5m2>, F32>;
+                sm90_e4m3_gemm_nt_bf16_128x128x128: Gemm, Tile128x128<Nt, E4m3, Bf16>;
+                sm90_e4m3_gemm_nt_f16_128x128x128: Gemm, Tile128x128<Nt, E4m3, F16>;
+                sm90_e4m3_gemm_nt_f32_128x128x128: Gemm, Tile128x128<Nt, E4m3, F32>;
+                sm90_e4m3_e5m2_gemm_nt_bf16_128x128x128: Gemm, Tile128x128<Nt, Pair<E4m3, E5m2>, Bf16>;
+                sm90_e4m3_e5m2_gemm_nt_f16_128x128x128: Gemm, Tile128x128<Nt, Pair<E4m3, E5m2>, F16>;
+                sm90_e4m3_e5m2_gemm_nt_f32_128x128x128: Gemm, Tile128x128<Nt, Pair<E4m3, E5m2>, F32>;
                 sm90_bf16_gemm_ping_pong_nt_bf16_128x192x64: GemmPingPong, Tile128x192<Nt, Bf16, Bf16>;
                 sm90_bf16_gemm_ping_pong_nn_bf16_128x192x64: GemmPingPong, Tile128x192<Nn, Bf16, Bf16>;
                 sm90_bf16_gemm_ping_pong_tn_bf16_128x192x64: GemmPingPong, Tile128x192<Tn, Bf16, Bf16>;
@@ -228,6 +230,10 @@ macro_rules! for_each_entry {
                 sm90_e4m3_e5m2_gemm_reduce_scatter_nt_bf16_128x128x128: GemmReduceScatter, Tile128x128<Nt, Pair<E4m3, E5m2>, Bf16>;
                 sm90_e4m3_e5m2_gemm_reduce_scatter_nt_f16_128x128x128: GemmReduceScatter, Tile128x128<Nt, Pair<E4m3, E5m2>, F16>;
                 sm90_e4m3_e5m2_gemm_reduce_scatter_nt_f32_128x128x128: GemmReduceScatter, Tile128x128<Nt, Pair<E4m3, E5m2>, F32>;
+                sm90_bf16_gemm_few_tiles_reduce_scatter_nt_bf16_128x256x64: FewTilesReduceScatter, Few128x256<Nt, Bf16, Bf16>;
+                sm90_bf16_gemm_few_tiles_reduce_scatter_nt_f32_128x256x64: FewTilesReduceScatter, Few128x256<Nt, Bf16, F32>;
+                sm90_f16_gemm_few_tiles_reduce_scatter_nt_f16_128x256x64: FewTilesReduceScatter, Few128x256<Nt, F16, F16>;
+                sm90_f16_gemm_few_tiles_reduce_scatter_nt_f32_128x256x64: FewTilesReduceScatter, Few128x256<Nt, F16, F32>;
                 sm90_bf16_gemm_few_rows_reduce_scatter_nt_bf16_64x64x64: FewRowsReduceScatter, Few64x64<Nt, Bf16, Bf16>;
                 sm90_bf16_gemm_few_rows_reduce_scatter_nt_f32_64x64x64: FewRowsReduceScatter, Few64x64<Nt, Bf16, F32>;
                 sm90_f16_gemm_few_rows_reduce_scatter_nt_f16_64x64x64: FewRowsReduceScatter, Few64x64<Nt, F16, F16>;
@@ -306,7 +312,7 @@ macro_rules! table {
     ($($args:ident { $($name:ident: $kernel:ident, $config:ty;)* })*) => {
         /// Every compiled kernel.
         pub const ENTRIES: &[Entry] = &[
-            $($(entry_of::<$kernel<$config, { <$config as TileConfig>::STAGES }>>(stringify!($name), Op::$kernel),)*)*
+            $($(entry_of::<$kernel<$config, { <$config as TileConfig>::STAGES }, { <$config as TileConfig>::PANEL_BUFS }>>(stringify!($name), Op::$kernel),)*)*
             LINK,
         ];
     };

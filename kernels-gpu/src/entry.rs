@@ -13,7 +13,7 @@ use crate::kernels::few_rows_reduce_scatter::FewRowsReduceScatter;
 use crate::kernels::gemm::Gemm;
 use crate::kernels::gemm_epilogue::GemmEpilogue;
 use crate::kernels::gemm_ping_pong::GemmPingPong;
-use crate::kernels::gemm_reduce_scatter::GemmReduceScatter;
+use crate::kernels::gemm_reduce_scatter::{FewTilesReduceScatter, GemmReduceScatter};
 use crate::kernels::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
 use crate::kernels::gemm_reduce_scatter_ping_pong::GemmReduceScatterPingPong;
 use crate::kernels::low_latency_reduce_scatter::LowLatencyReduceScatter;
@@ -122,7 +122,7 @@ macro_rules! entry {
 
 macro_rules! entries {
     ($($args:ident { $($name:ident: $kernel:ident, $config:ty;)* })*) => {
-        $($(entry!($name, $args, $kernel<$config, { <$config as TileConfig>::STAGES }>);)*)*
+        $($(entry!($name, $args, $kernel<$config, { <$config as TileConfig>::STAGES }, { <$config as TileConfig>::PANEL_BUFS }>);)*)*
     };
 }
 for_each_entry!(entries);

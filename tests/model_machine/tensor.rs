@@ -66,8 +66,8 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
         [a, b]
     }
 
-    fn issue_mma_at(&self, acc: &mut Acc, [a, b]: [SmemAddr; 2], _rows: [u32; 2]) {
-        self.issue_mma(acc, a, b, true);
+    fn issue_mma_at(&self, acc: &mut Acc, [a, b]: [SmemAddr; 2], _rows: [u32; 2], accumulate: bool) {
+        self.issue_mma(acc, a, b, accumulate);
     }
 
     fn wait_mma<const PENDING: u32>(&self, _acc: &mut Acc) {
@@ -82,7 +82,7 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
         }
     }
 
-    fn promote(&self, _acc: &mut Acc) {
+    fn promote(&self, _acc: &mut Acc, _accumulate: bool) {
         assert!(self.reading.borrow().is_empty(), "sums are promoted while the tensor cores still add to them");
     }
 

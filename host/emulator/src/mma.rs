@@ -112,8 +112,8 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
         [a, b]
     }
 
-    fn issue_mma_at(&self, acc: &mut Accumulator, operands: [SmemAddr; 2], rows: [u32; 2]) {
-        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, operands, rows, true);
+    fn issue_mma_at(&self, acc: &mut Accumulator, operands: [SmemAddr; 2], rows: [u32; 2], accumulate: bool) {
+        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, operands, rows, accumulate);
     }
 
     fn wait_mma<const PENDING: u32>(&self, _acc: &mut Accumulator) {
@@ -124,11 +124,13 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<'_> {
         });
     }
 
-    fn promote(&self, acc: &mut Accumulator) {
+    fn promote(&self, acc: &mut Accumulator, accumulate: bool) {
         let mut acc = acc.0.borrow_mut();
         let Values { values, product, pending, .. } = &mut *acc;
         match product.take() {
-            Some(product) if *pending == 0 => values.iter_mut().zip(&product).for_each(|(v, p)| *v += p),
+            Some(product) if *pending == 0 => values.iter_mut().zip(&product).for_each(|(v, p)| {
+                *v = if accumulate { *v } else { 0.0 } + p;
+            }),
             _ => {
                 let detail = format!("promotes a product of an accumulator with {pending} wgmma groups running");
                 self.op_in_turn(|_, _| Err(Failure::new(Violation::AccumulatorInFlight, detail)))

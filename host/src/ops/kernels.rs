@@ -11,7 +11,7 @@ use crate::kernels::layout::flagged::flagged_tile_bytes;
 use crate::kernels::schedule::chunked::max_chunk_tiles;
 use crate::kernels::schedule::shared::shared_tile_count;
 use crate::plan::select::{Cut, Work};
-use crate::plan::variant::{SHARED_TILES, SMALL_TILE, TURNS_TILE};
+use crate::plan::variant::{SHARED_TILES, SMALL_TILE, TURNS_TILE, main_tile};
 use crate::plan::{Variant, check};
 
 /// Rows a rank up to which the 64-row tile is used.
@@ -38,7 +38,7 @@ pub struct Choice {
 /// The kernels of a plan, those for fewer rows first; the last two share what the others do not take.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
-    few: [Option<Choice>; 3],
+    few: [Option<Choice>; 4],
     main: &'static Entry,
     /// For the calls of which it should be faster than the main one.
     turns: Option<&'static Entry>,
@@ -59,6 +59,13 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Most rows of a call over all ranks in which no CTA has a second tile.
+    fn rows_of_one_wave(&self, [tile_m, tile_n]: [u32; 2]) -> u32 {
+        let side_by_side = max(u64::from(self.world) * u64::from(self.n.div_ceil(tile_n)), 1);
+        let rows_of_each = u64::from(self.ctas) / side_by_side * u64::from(tile_m);
+        min(rows_of_each * u64::from(self.world), u64::from(u32::MAX)) as u32
+    }
+
     /// Expected time of a call over `m` rows by a kernel, in nanoseconds: that of the product, whose tiles end with each chunk.
     fn cost(&self, entry: &Entry, m: u32) -> f64 {
         let chunk = u64::from(m.div_ceil(self.world)).next_multiple_of(u64::from(entry.tile[0]));
@@ -73,13 +80,13 @@ impl Kernels {
     /// # Errors
     /// [`Error::Argument`] if the variant or the tile was not compiled, or if the tile's kernel does not do what is wished.
     pub fn of(variant: Variant, wishes: Wishes, shared: Shared, max_m: u32) -> Result<Self> {
-        let Shared { world, n, k, .. } = shared;
+        let Shared { n, k, .. } = shared;
         let main = variant.entry_with(Op::GemmReduceScatter, wishes.tile)?;
         can_do(main, wishes, [n, k])?;
         let turns = variant.entry_of(Op::GemmReduceScatter, TURNS_TILE);
         let turns = turns.filter(|entry| wishes.tile.is_none() && can_do(entry, wishes, [n, k]).is_ok());
         let epilogue = if wishes.has_epilogue { Some(variant.entry(Op::GemmReduceScatterEpilogue)?) } else { None };
-        let few = if wishes.tile.is_some() { [None; 3] } else { Self::few(variant, wishes, world) };
+        let few = if wishes.tile.is_some() { [None; 4] } else { Self::few(variant, wishes, shared) };
         // Slots have room for the tiles of either: not for a kernel that not even the largest call takes.
         let takes_more = few.iter().flatten().all(|choice| max_m > choice.most_rows);
         let turns = turns.filter(|entry| takes_more && shared.cost(entry, max_m) < shared.cost(main, max_m));
@@ -87,7 +94,7 @@ impl Kernels {
         Ok(Self { few, main, turns, shared, epilogue, few_epilogue, max_m })
     }
 
-    fn few(variant: Variant, wishes: Wishes, world: u32) -> [Option<Choice>; 3] {
+    fn few(variant: Variant, wishes: Wishes, all: Shared) -> [Option<Choice>; 4] {
         let shared = |tile: [u32; 2]| {
             let slots = variant.entry_of(Op::FewRowsReduceScatter, tile);
             let entry = match (wishes.transport, wishes.placement) {
@@ -100,8 +107,10 @@ impl Kernels {
             entry.map(|entry| Choice { entry, most_rows: tile[0] })
         };
         let small = variant.entry_of(Op::GemmReduceScatter, SMALL_TILE);
-        let small = small.map(|entry| Choice { entry, most_rows: SMALL_ROWS * world });
-        [shared(SHARED_TILES[0]), shared(SHARED_TILES[1]), small]
+        let small = small.map(|entry| Choice { entry, most_rows: SMALL_ROWS * all.world });
+        let few_tiles = variant.entry_of(Op::FewTilesReduceScatter, main_tile(Op::GemmReduceScatter, variant.input));
+        let few_tiles = few_tiles.map(|entry| Choice { entry, most_rows: all.rows_of_one_wave(entry.tile_extent()) });
+        [shared(SHARED_TILES[0]), shared(SHARED_TILES[1]), small, few_tiles]
     }
 
     /// As [`Self::few`], with an epilogue: tiles that hold the rows of every owner.
@@ -253,7 +262,6 @@ mod tests {
             ([8192, 8192, 2048], true),
             ([4096, 4096, 4096], false),
             ([2048, 8192, 14336], false),
-            ([512, 8192, 14336], false),
         ] {
             let kernels = of(Variant::default(), push(), 2, [m, n, k]).unwrap();
             let (main, turns) = (Op::GemmReduceScatter, Op::GemmReduceScatterPingPong);
@@ -275,6 +283,34 @@ mod tests {
     }
 
     #[test]
+    fn a_call_of_one_wave_has_a_kernel_of_its_own() {
+        let (few_tiles, main) = (Op::FewTilesReduceScatter, Op::GemmReduceScatter);
+        // 132 CTAs: four rows of 32 tiles, two for each of two ranks; three for one.
+        for (variant, world, wishes, m, op) in [
+            (Variant::default(), 2, push(), 129, few_tiles),
+            (Variant::default(), 2, push(), 512, few_tiles),
+            (Variant::default(), 2, push(), 513, main),
+            (Variant::default(), 1, push(), 512, few_tiles),
+            (Variant::default(), 8, push(), 512, main),
+            (Variant::default(), 2, Wishes { transport: Transport::Staged, ..push() }, 512, few_tiles),
+            (Variant::default(), 2, Wishes { placement: Placement::Partition, ..push() }, 512, few_tiles),
+            (Variant::default(), 2, Wishes { tile: Some([128, 256]), ..push() }, 512, main),
+            (Variant { layout: Layout::Tn, ..Variant::default() }, 2, push(), 512, main),
+        ] {
+            let kernels = of(variant, wishes, world, [8192, 8192, 14336]).unwrap();
+            let chosen = kernels.for_rows(m).op;
+            let chosen = if chosen == Op::GemmReduceScatterPingPong { main } else { chosen };
+            assert_eq!(chosen, op, "{variant}, {world} ranks, {m} rows");
+        }
+        let kernels = of(Variant::default(), push(), 2, [512, 8192, 14336]).unwrap();
+        assert_eq!(kernels.used().last().unwrap(), Choice { entry: kernels.for_rows(512), most_rows: 512 });
+        // No columns, and more rows of one wave than can be counted.
+        assert_eq!(of(Variant::default(), push(), 2, [512, 0, 64]).unwrap().for_rows(512).op, few_tiles);
+        let all = Shared { world: 8, n: 1, k: 1, ctas: u32::MAX };
+        assert_eq!(all.rows_of_one_wave([128, 256]), u32::MAX);
+    }
+
+    #[test]
     fn only_kernels_that_some_call_takes_are_used() {
         let used = |layout, world, max_m| {
             let variant = Variant { layout, ..Variant::default() };
@@ -285,8 +321,11 @@ mod tests {
         assert_eq!(used(Layout::Nt, 4, 64), [([64, 64], 64)]);
         assert_eq!(used(Layout::Nt, 4, 100), [([64, 64], 64), ([128, 64], 100)]);
         let (few, more, main) = (([64, 64], 64), ([128, 64], 128), [128, 256]);
-        assert_eq!(used(Layout::Nt, 1, 200), [few, more, (main, 200), (TURNS_TILE, 200)]);
+        // One wave of tiles is 8448 rows of one rank, or 8192 of four; more are for consumers in turns as well.
+        assert_eq!(used(Layout::Nt, 1, 200), [few, more, (main, 200)]);
         assert_eq!(used(Layout::Nt, 4, 8192), [few, more, ([64, 128], 256), (main, 8192)]);
+        let all = [few, more, ([64, 128], 256), (main, 8192), (main, 8193), (TURNS_TILE, 8193)];
+        assert_eq!(used(Layout::Nt, 4, 8193), all);
         assert_eq!(used(Layout::Tn, 4, 16), [([128, 256], 16)]);
     }
 

@@ -1,6 +1,6 @@
 //! After the last k: the accumulator goes, panel by panel, from the consumers to the storer.
 
-use super::setup::{PanelRing, panel_ring_of};
+use super::setup::{PanelRing, panel_ring};
 use crate::abi::Scales;
 use crate::config::TileConfig;
 use crate::machine::{Aborted, BulkCopy, Mbarriers, Signals, WarpgroupMma, Watch};
@@ -75,12 +75,12 @@ pub fn store_panels<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const BUFS: 
     while panel < panels {
         let mut consumer = 0;
         while consumer < C::CONSUMERS {
-            let slot = panel_ring_of::<M, C, BUFS>(m, Role::Storer, consumer).consumer_wait(*state)?;
+            let slot = panel_ring::<M, C, BUFS>(m, Role::Storer, consumer).consumer_wait(*state)?;
             store(consumer, panel, C::SMEM.panel(consumer, slot.index()));
             m.commit_group();
             if let Some((of, read)) = reading.replace((consumer, slot)) {
                 m.wait_group_read::<1>();
-                panel_ring_of::<M, C, BUFS>(m, Role::Storer, of).consumer_release(read);
+                panel_ring::<M, C, BUFS>(m, Role::Storer, of).consumer_release(read);
             }
             consumer += 1;
         }
@@ -89,7 +89,7 @@ pub fn store_panels<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const BUFS: 
     }
     m.wait_group_read::<0>();
     if let Some((of, read)) = reading {
-        panel_ring_of::<M, C, BUFS>(m, Role::Storer, of).consumer_release(read);
+        panel_ring::<M, C, BUFS>(m, Role::Storer, of).consumer_release(read);
     }
     Ok(())
 }

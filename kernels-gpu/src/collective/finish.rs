@@ -47,9 +47,9 @@ pub fn finish_of<M: Epilogue<C>, C: TileConfig>(m: &M, args: &EpilogueArgs, col:
 /// everyone's, before the sum is finished.
 #[expect(clippy::too_many_arguments, reason = "who adds what to which tile")]
 #[inline(always)]
-pub fn finish_panels<M: Mbarriers + Watch + Epilogue<C>, C: TileConfig>(
+pub fn finish_panels<M: Mbarriers + Watch + Epilogue<C>, C: TileConfig, const BUFS: u32>(
     m: &M,
-    state: &mut PartialsState,
+    state: &mut PartialsState<BUFS>,
     consumer: u32,
     col: u32,
     extent: TileExtent,
@@ -58,7 +58,7 @@ pub fn finish_panels<M: Mbarriers + Watch + Epilogue<C>, C: TileConfig>(
     acc: &M::Acc,
 ) -> Result<(), Aborted> {
     const { assert!(C::WHOLE_PANELS, "a column that two panels hold would be added to twice where C is D") };
-    let ring = partial_ring::<M, C>(m, Role::Consumer(consumer), consumer);
+    let ring = partial_ring::<M, C, BUFS>(m, Role::Consumer(consumer), consumer);
     let rows = extent.rows_of(consumer);
     for_each_panel!(extent.panels::<C>(), PANEL => {
         // The result takes the buffer of the last load: that of the last peer, or one of its own.
@@ -67,7 +67,7 @@ pub fn finish_panels<M: Mbarriers + Watch + Epilogue<C>, C: TileConfig>(
         match peers {
             Some(who) => {
                 let own = || m.round(m.panel::<PANEL>(acc));
-                sum_over_ranks::<M, C>(&ring, &mut state.ring, consumer, || rows, || who, own, &mut sum)?;
+                sum_over_ranks::<M, C, BUFS>(&ring, &mut state.ring, consumer, || rows, || who, own, &mut sum)?;
                 if has_own_buffer && who.1 > 1 {
                     ring.consumer_release(ring.consumer_take_over(state.ring));
                     state.ring.advance();

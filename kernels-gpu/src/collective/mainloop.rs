@@ -75,12 +75,27 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
     k_tiles: u32,
     acc: &mut M::Acc,
 ) -> Result<(), Aborted> {
+    if k_tiles == 0 {
+        *acc = ring.m.zero_acc();
+        return Ok(());
+    }
     if C::PROMOTES {
         return multiply_promoted(ring, state, consumer, rows, k_tiles, acc);
     }
-    let mut reading: Option<ReadySlot> = None;
-    let mut outcome = Ok(());
-    let mut k_tile = 0;
+    // 64 rows of A: rows of one box when K is contiguous, a box of their own when M is.
+    let a_offset = consumer * PANEL_ROWS * ROW_BYTES;
+    let issue = |acc: &mut M::Acc, slot: &ReadySlot, accumulate| {
+        let stage = C::SMEM.stage(slot.index());
+        let operands = [stage.plus(a_offset), stage.plus(C::A_BOX.total_bytes())];
+        ring.m.issue_mma_of_rows(acc, operands, rows, accumulate);
+    };
+    // The first stage by itself: of a multiplication that never accumulates ptxas knows that it reads no sums. Zeros would be made
+    // between tiles, 4 cycles for two registers, while the tensor cores have nothing to do.
+    let mut outcome = ring.consumer_wait(*state).map(drop);
+    let mut reading = ring.consumer_take_over(*state);
+    issue(acc, &reading, false);
+    state.advance();
+    let mut k_tile = 1;
     while k_tile < k_tiles {
         if outcome.is_ok() {
             // Whoever gives up multiplies on, whatever lies there, releases nothing and leaves behind the loop: left in the middle,
@@ -88,29 +103,23 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
             outcome = ring.consumer_wait(*state).map(drop);
         }
         let slot = ring.consumer_take_over(*state);
-        let stage = C::SMEM.stage(slot.index());
-        // 64 rows of A: rows of one box when K is contiguous, a box of their own when M is.
-        let a = stage.plus(consumer * PANEL_ROWS * ROW_BYTES);
-        ring.m.issue_mma_of_rows(acc, [a, stage.plus(C::A_BOX.total_bytes())], rows, k_tile > 0);
+        issue(acc, &slot, true);
         ring.m.wait_mma::<1>(acc);
-        if let Some(read) = reading.replace(slot)
-            && outcome.is_ok()
-        {
+        let read = core::mem::replace(&mut reading, slot);
+        if outcome.is_ok() {
             ring.consumer_release(read);
         }
         state.advance();
         k_tile += 1;
     }
     ring.m.wait_mma::<0>(acc);
-    if let Some(read) = reading
-        && outcome.is_ok()
-    {
-        ring.consumer_release(read);
+    if outcome.is_ok() {
+        ring.consumer_release(reading);
     }
     outcome
 }
 
-/// The same where sums are promoted. No multiplication stays in flight: while one consumer adds, the other's keeps the tensor
+/// The same where sums are promoted, of at least one stage. No multiplication stays in flight: while one consumer adds, the other's keeps the tensor
 /// cores busy, if whoever adds issues its next one before that ends. So all that the next one needs is found while this one
 /// runs: where its operands lie, and mostly that they are there.
 #[inline(always)]
@@ -129,20 +138,32 @@ fn multiply_promoted<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, cons
     };
     let mut next = operands(*state);
     let mut is_filled = false;
-    let mut k_tile = 0;
+    // No closure, which LLVM would not inline twice.
+    macro_rules! stage {
+        ($accumulate:literal) => {
+            if !is_filled && let Err(aborted) = ring.consumer_wait(*state) {
+                if !$accumulate {
+                    // Nobody reads them, but zeros from before would be set in front of the wait.
+                    *acc = ring.m.zero_acc();
+                }
+                return Err(aborted);
+            }
+            let slot = ring.consumer_take_over(*state);
+            ring.m.issue_mma_at(acc, next, rows, $accumulate);
+            state.advance();
+            next = operands(*state);
+            is_filled = ring.consumer_test(*state);
+            ring.m.wait_mma::<0>(acc);
+            ring.consumer_release(slot);
+            ring.m.promote(acc, $accumulate);
+        };
+    }
+    // The first stage by itself: see `multiply`.
+    stage!(false);
+    let mut k_tile = 1;
     while k_tile < k_tiles {
-        if !is_filled {
-            let _waited = ring.consumer_wait(*state)?;
-        }
-        let slot = ring.consumer_take_over(*state);
-        ring.m.issue_mma_at(acc, next, rows);
-        state.advance();
+        stage!(true);
         k_tile += 1;
-        next = operands(*state);
-        is_filled = ring.consumer_test(*state);
-        ring.m.wait_mma::<0>(acc);
-        ring.consumer_release(slot);
-        ring.m.promote(acc);
     }
     Ok(())
 }

@@ -21,23 +21,34 @@ use crate::pipeline::wait::wait_mbarrier;
 use crate::shape::{Parity, Role, SmemAddr, WARPS_PER_WARPGROUP, min};
 
 /// Where a role stands in the reduction of own tiles.
-#[derive(Clone, Copy, Default)]
-pub struct PartialsState {
+#[derive(Clone, Copy)]
+pub struct PartialsState<const BUFS: u32> {
     /// Next use of the ring of peers' panels.
-    pub ring: PipelineState<PANEL_BUFS>,
+    pub ring: PipelineState<BUFS>,
     /// Next use of the result barriers.
-    pub result: PipelineState<PANEL_BUFS>,
+    pub result: PipelineState<BUFS>,
+}
+
+impl<const BUFS: u32> PartialsState<BUFS> {
+    /// Before the first own tile.
+    #[inline(always)]
+    pub const fn start() -> Self {
+        Self { ring: PipelineState::start(), result: PipelineState::start() }
+    }
 }
 
 /// Loader: waits until the buffers are its own, after `panels_before` panels of other tiles.
 #[inline(always)]
-pub fn take_buffers<M: Mbarriers + Watch, C: TileConfig>(m: &M, panels_before: u32) -> Result<(), Aborted> {
+pub fn take_buffers<M: Mbarriers + Watch, C: TileConfig, const BUFS: u32>(
+    m: &M,
+    panels_before: u32,
+) -> Result<(), Aborted> {
     let mut consumer = 0;
     while consumer < C::CONSUMERS {
         let handover = C::SMEM.handover(consumer);
         wait_mbarrier(m, Role::Loader, WaitKind::Handover, consumer, handover, Parity::of_phase(0))?;
         let state = PipelineState::start().advanced_by(panels_before);
-        panel_ring::<M, C>(m, Role::Loader, consumer).producer_tail(state, min(panels_before, PANEL_BUFS))?;
+        panel_ring::<M, C, BUFS>(m, Role::Loader, consumer).producer_tail(state, min(panels_before, BUFS))?;
         consumer += 1;
     }
     Ok(())
@@ -47,9 +58,9 @@ pub fn take_buffers<M: Mbarriers + Watch, C: TileConfig>(m: &M, panels_before: u
 /// until it is there; `bytes(source, consumer)` is what one panel brings, 0 for a buffer that is handed on as it is;
 /// `load(source, consumer, panel, destination, full)` issues the copy.
 #[inline(always)]
-pub fn load_partials<M: ThreadRole, C: TileConfig>(
+pub fn load_partials<M: ThreadRole, C: TileConfig, const BUFS: u32>(
     m: &M,
-    state: &mut PartialsState,
+    state: &mut PartialsState<BUFS>,
     extent: TileExtent,
     sources: impl Iterator<Item = u32> + Clone,
     ready: impl Fn(u32) -> Result<(), Aborted>,
@@ -64,7 +75,7 @@ pub fn load_partials<M: ThreadRole, C: TileConfig>(
             }
             let mut consumer = 0;
             while consumer < C::CONSUMERS {
-                let ring = partial_ring::<M, C>(m, Role::Loader, consumer);
+                let ring = partial_ring::<M, C, BUFS>(m, Role::Loader, consumer);
                 let free = ring.producer_acquire(state.ring)?;
                 let dst = C::SMEM.panel(consumer, free.index());
                 let bytes = bytes(source, consumer);
@@ -86,9 +97,9 @@ pub fn load_partials<M: ThreadRole, C: TileConfig>(
 /// the ring, of which `rows()` rows exist. `who()` is this rank and the number of ranks. The last peer's buffer, if there is a
 /// peer, is left at `state`, filled and not freed: the result takes its place.
 #[inline(always)]
-pub(super) fn sum_over_ranks<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig>(
-    ring: &PanelRing<'_, M>,
-    state: &mut PipelineState<PANEL_BUFS>,
+pub(super) fn sum_over_ranks<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const BUFS: u32>(
+    ring: &PanelRing<'_, M, BUFS>,
+    state: &mut PipelineState<BUFS>,
     consumer: u32,
     rows: impl Fn() -> u32,
     who: impl Fn() -> (u32, u32),
@@ -121,22 +132,22 @@ pub(super) fn sum_over_ranks<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConf
 
 /// Consumer: adds the peers' panels of one own tile to `acc`, in rank order, the own panel rounded like everyone's.
 #[inline(always)]
-pub fn add_partials<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig>(
+pub fn add_partials<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const BUFS: u32>(
     m: &M,
-    state: &mut PartialsState,
+    state: &mut PartialsState<BUFS>,
     consumer: u32,
     extent: TileExtent,
     rank: u32,
     world: u32,
     acc: &M::Acc,
 ) -> Result<(), Aborted> {
-    let ring = partial_ring::<M, C>(m, Role::Consumer(consumer), consumer);
+    let ring = partial_ring::<M, C, BUFS>(m, Role::Consumer(consumer), consumer);
     let rows = extent.rows_of(consumer);
     for_each_panel!(extent.panels::<C>(), PANEL => {
         let own = || m.round(m.panel::<PANEL>(acc));
         let who = || (rank, world);
         let mut sum = m.zero_panel();
-        sum_over_ranks::<M, C>(&ring, &mut state.ring, consumer, || rows, who, own, &mut sum)?;
+        sum_over_ranks::<M, C, BUFS>(&ring, &mut state.ring, consumer, || rows, who, own, &mut sum)?;
         if rows > 0 {
             m.store_panel(C::SMEM.panel(consumer, state.ring.index()), &sum);
         }
@@ -151,9 +162,9 @@ pub fn add_partials<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig>(
 /// Storer: takes the reduced panels of one own tile, for each of which the loader brought `loads` (at least 1), and gives
 /// each to `store(consumer, panel, source)`.
 #[inline(always)]
-pub fn store_results<M: Mbarriers + Watch + BulkCopy, C: TileConfig>(
+pub fn store_results<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const BUFS: u32>(
     m: &M,
-    state: &mut PartialsState,
+    state: &mut PartialsState<BUFS>,
     panels: u32,
     loads: u32,
     store: impl Fn(u32, u32, SmemAddr),
@@ -174,7 +185,7 @@ pub fn store_results<M: Mbarriers + Watch + BulkCopy, C: TileConfig>(
         m.wait_group_read::<0>();
         consumer = 0;
         while consumer < C::CONSUMERS {
-            let ring = partial_ring::<M, C>(m, Role::Storer, consumer);
+            let ring = partial_ring::<M, C, BUFS>(m, Role::Storer, consumer);
             ring.consumer_release_many(ring.consumer_take_over(at), WARPS_PER_WARPGROUP);
             consumer += 1;
         }

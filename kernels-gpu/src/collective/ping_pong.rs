@@ -7,7 +7,7 @@ use super::setup::{OperandRing, init_barriers_for, panel_ring};
 use crate::abi::WaitKind;
 use crate::config::{PANEL_BUFS, PANEL_BYTES, PANEL_ROWS, TileConfig};
 use crate::machine::{Aborted, BulkCopy, Mbarriers, WarpgroupMma, Watch};
-use crate::pipeline::ring::{ReadySlot, Ring};
+use crate::pipeline::ring::ReadySlot;
 use crate::pipeline::state::PipelineState;
 use crate::pipeline::wait::wait_mbarrier;
 use crate::shape::{Parity, Role, SmemAddr, WARPS_PER_WARPGROUP, div_rem};
@@ -64,8 +64,7 @@ impl Turn {
     }
 }
 
-/// Consumer: multiplies `k_tiles` stages into the accumulators of both halves, which are overwritten (left as they are when
-/// there is no stage), and calls `issued` when the last multiplication has been issued. The first `rows` rows of each half of A
+/// Consumer: multiplies `k_tiles` stages, at least one, into the accumulators of both halves, which are overwritten, and calls `issued` when the last multiplication has been issued. The first `rows` rows of each half of A
 /// exist.
 ///
 /// One stage stays in flight, as in [`super::mainloop::multiply`].
@@ -79,24 +78,28 @@ pub fn multiply_whole<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, con
     bottom: &mut M::Acc,
     issued: impl FnOnce(),
 ) -> Result<(), Aborted> {
-    let mut reading: Option<ReadySlot> = None;
-    let mut outcome = Ok(());
-    let mut k_tile = 0;
+    let issue = |top: &mut M::Acc, bottom: &mut M::Acc, slot: &ReadySlot, accumulate| {
+        let a = C::SMEM.stage(slot.index());
+        let b = a.plus(C::A_BOX.total_bytes());
+        ring.m.issue_mma_of_rows(top, [a, b], [rows[0], C::TILE_N], accumulate);
+        ring.m.issue_mma_of_rows(bottom, [a.plus(PANEL_BYTES), b], [rows[1], C::TILE_N], accumulate);
+    };
+    // The first stage by itself, and no way out of the loop: see `mainloop::multiply`.
+    let mut outcome = ring.consumer_wait(*state).map(drop);
+    let mut reading = ring.consumer_take_over(*state);
+    issue(top, bottom, &reading, false);
+    state.advance();
+    let mut k_tile = 1;
     while k_tile < k_tiles {
         if outcome.is_ok() {
-            // Not left: see `mainloop::multiply`.
             outcome = ring.consumer_wait(*state).map(drop);
         }
         let slot = ring.consumer_take_over(*state);
-        let a = C::SMEM.stage(slot.index());
-        let b = a.plus(C::A_BOX.total_bytes());
-        ring.m.issue_mma_of_rows(top, [a, b], [rows[0], C::TILE_N], k_tile > 0);
-        ring.m.issue_mma_of_rows(bottom, [a.plus(PANEL_BYTES), b], [rows[1], C::TILE_N], k_tile > 0);
+        issue(top, bottom, &slot, true);
         // Two multiplications a stage.
         ring.m.wait_mma::<2>(top);
-        if let Some(read) = reading.replace(slot)
-            && outcome.is_ok()
-        {
+        let read = core::mem::replace(&mut reading, slot);
+        if outcome.is_ok() {
             ring.consumer_release(read);
         }
         state.advance();
@@ -105,10 +108,8 @@ pub fn multiply_whole<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, con
     issued();
     // Of both halves.
     ring.m.wait_mma::<0>(bottom);
-    if let Some(read) = reading
-        && outcome.is_ok()
-    {
-        ring.consumer_release(read);
+    if outcome.is_ok() {
+        ring.consumer_release(reading);
     }
     outcome
 }
@@ -124,7 +125,7 @@ pub fn store_whole<M: Mbarriers + Watch + BulkCopy, C: TileConfig>(
     // Each consumer's n-th tile takes the same uses of its own ring, whose states repeat after two laps.
     let (nth_tile, consumer) = div_rem(turn, 2);
     let mut state = PipelineState::<PANEL_BUFS>::start().advanced_by(nth_tile % (2 * PANEL_BUFS) * HALVES * C::PANELS);
-    let ring: Ring<'_, M, PANEL_BUFS> = panel_ring::<M, C>(m, Role::Storer, consumer);
+    let ring = panel_ring::<M, C, PANEL_BUFS>(m, Role::Storer, consumer);
     let mut nth = 0;
     while nth < HALVES * C::PANELS {
         let slot = ring.consumer_wait(state)?;

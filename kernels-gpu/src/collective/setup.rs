@@ -9,7 +9,7 @@ use crate::shape::{Role, WARPS_PER_WARPGROUP};
 /// Ring of operand stages: the producer fills, every consumer reads.
 pub type OperandRing<'m, M, const STAGES: u32> = Ring<'m, M, STAGES>;
 /// Ring of one consumer's panel buffers.
-pub type PanelRing<'m, M, const BUFS: u32 = PANEL_BUFS> = Ring<'m, M, BUFS>;
+pub type PanelRing<'m, M, const BUFS: u32> = Ring<'m, M, BUFS>;
 
 /// Arrivals that free an operand stage: one a warp of every consumer.
 pub const fn stage_readers<C: TileConfig>() -> u32 {
@@ -63,15 +63,9 @@ pub fn operand_ring<M, C: TileConfig, const STAGES: u32>(m: &M, role: Role) -> O
     }
 }
 
-/// The ring by which consumer `consumer` hands panels to the storer, as `role` sees it.
+/// The ring by which consumer `consumer` hands panels to the storer, as `role` sees it. `BUFS` is `C::PANEL_BUFS`.
 #[inline(always)]
-pub fn panel_ring<M, C: TileConfig>(m: &M, role: Role, consumer: u32) -> PanelRing<'_, M> {
-    panel_ring_of::<M, C, PANEL_BUFS>(m, role, consumer)
-}
-
-/// The same of a configuration with any number of buffers. `BUFS` is `C::PANEL_BUFS`.
-#[inline(always)]
-pub fn panel_ring_of<M, C: TileConfig, const BUFS: u32>(m: &M, role: Role, consumer: u32) -> PanelRing<'_, M, BUFS> {
+pub fn panel_ring<M, C: TileConfig, const BUFS: u32>(m: &M, role: Role, consumer: u32) -> PanelRing<'_, M, BUFS> {
     const { assert!(BUFS == C::PANEL_BUFS, "the ring has as many buffers as the configuration") };
     Ring {
         m,
@@ -84,10 +78,10 @@ pub fn panel_ring_of<M, C: TileConfig, const BUFS: u32>(m: &M, role: Role, consu
     }
 }
 
-/// The ring by which the loader hands peers' panels to consumer `consumer`, as `role` sees it.
+/// The ring by which the loader hands peers' panels to consumer `consumer`, as `role` sees it. `BUFS` is `C::PANEL_BUFS`.
 #[inline(always)]
-pub fn partial_ring<M, C: TileConfig>(m: &M, role: Role, consumer: u32) -> PanelRing<'_, M> {
-    const { assert!(PANEL_BUFS == C::PANEL_BUFS, "panels of peers have every buffer") };
+pub fn partial_ring<M, C: TileConfig, const BUFS: u32>(m: &M, role: Role, consumer: u32) -> PanelRing<'_, M, BUFS> {
+    const { assert!(BUFS == C::PANEL_BUFS, "the ring has as many buffers as the configuration") };
     Ring {
         m,
         role,

@@ -124,7 +124,7 @@ pub fn load_partials_of<M: ThreadRole, C: TileConfig>(
     tile: TurnTile,
     slot: impl Fn(u32) -> GlobalAddr,
 ) -> Result<(), Aborted> {
-    let ring = partial_ring::<M, C>(m, Role::Loader, at.consumer());
+    let ring = partial_ring::<M, C, PANEL_BUFS>(m, Role::Loader, at.consumer());
     let mut panel = 0;
     while panel < HALVES * C::PANELS {
         let mut peer = 0;
@@ -165,14 +165,14 @@ pub fn add_partials_of_half<M: Mbarriers + Watch + Reread + WarpgroupMma<C>, C: 
     tile: TurnTile,
     own: &M::Rounded,
 ) -> Result<(), Aborted> {
-    let ring = partial_ring::<M, C>(m, Role::Consumer(consumer), consumer);
+    let ring = partial_ring::<M, C, PANEL_BUFS>(m, Role::Consumer(consumer), consumer);
     let mut state = PipelineState::start().advanced_by(uses);
     for_each_panel!(C::PANELS, PANEL => {
         let own = || m.rounded_panel::<PANEL>(own);
         let who = || tile.settled(m).who();
         let rows = || tile.settled(m).bytes::<C>(nth_half % HALVES * C::PANELS + PANEL) / ROW_BYTES;
         let mut sum = m.zero_panel();
-        sum_over_ranks::<M, C>(&ring, &mut state, consumer, &rows, who, own, &mut sum)?;
+        sum_over_ranks::<M, C, PANEL_BUFS>(&ring, &mut state, consumer, &rows, who, own, &mut sum)?;
         if who().1 == 1 {
             let _freed_by_the_storer = ring.consumer_wait(state)?;
         }
@@ -196,7 +196,7 @@ pub fn store_results_of<M: Mbarriers + Watch + Reread + BulkCopy, C: TileConfig>
     store: impl Fn(u32, SmemAddr),
 ) -> Result<(), Aborted> {
     let consumer = at.consumer();
-    let ring = partial_ring::<M, C>(m, Role::Storer, consumer);
+    let ring = partial_ring::<M, C, PANEL_BUFS>(m, Role::Storer, consumer);
     let mut panel = 0;
     while panel < HALVES * C::PANELS {
         let result = PipelineState::<PANEL_BUFS>::start().advanced_by(at.results_before::<C>() + panel);

@@ -5,7 +5,7 @@ use super::few_rows_reduce_scatter::FewRowsReduceScatter;
 use super::gemm::Gemm;
 use super::gemm_epilogue::GemmEpilogue;
 use super::gemm_ping_pong::GemmPingPong;
-use super::gemm_reduce_scatter::GemmReduceScatter;
+use super::gemm_reduce_scatter::{FewTilesReduceScatter, GemmReduceScatter};
 use super::gemm_reduce_scatter_epilogue::GemmReduceScatterEpilogue;
 use super::gemm_reduce_scatter_ping_pong::GemmReduceScatterPingPong;
 use super::low_latency_reduce_scatter::LowLatencyReduceScatter;
@@ -36,7 +36,7 @@ macro_rules! dispatch {
             fn dispatch<V: KernelVisitor<Self>>(entry: &Entry, visitor: V) -> Option<V::Out> {
                 match entry.name {
                     $(stringify!($name) => {
-                        Some(visitor.visit::<$kernel<$config, { <$config as TileConfig>::STAGES }>>())
+                        Some(visitor.visit::<$kernel<$config, { <$config as TileConfig>::STAGES }, { <$config as TileConfig>::PANEL_BUFS }>>())
                     })*
                     _ => None,
                 }

@@ -11,12 +11,12 @@ use crate::machine::{Aborted, PutSignals, ThreadRole, WarpgroupRole};
 use crate::shape::{CtaPosition, Role};
 
 /// Through slots; `STAGES` is `C::STAGES`.
-pub struct FewRowsReduceScatterEpilogue<C, const STAGES: u32>(core::marker::PhantomData<C>);
+pub struct FewRowsReduceScatterEpilogue<C, const STAGES: u32, const BUFS: u32>(core::marker::PhantomData<C>);
 
 /// From registers to registers; `STAGES` is `C::STAGES`.
-pub struct LowLatencyReduceScatterEpilogue<C, const STAGES: u32>(core::marker::PhantomData<C>);
+pub struct LowLatencyReduceScatterEpilogue<C, const STAGES: u32, const BUFS: u32>(core::marker::PhantomData<C>);
 
-impl<C: TileConfig, const STAGES: u32> Kernel for FewRowsReduceScatterEpilogue<C, STAGES> {
+impl<C: TileConfig, const STAGES: u32, const BUFS: u32> Kernel for FewRowsReduceScatterEpilogue<C, STAGES, BUFS> {
     type Args = GemmReduceScatterEpilogueArgs;
     type Config = C;
 
@@ -24,30 +24,30 @@ impl<C: TileConfig, const STAGES: u32> Kernel for FewRowsReduceScatterEpilogue<C
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
-        Call::<C>::move_as::<M, STAGES>(m, &args.call, at, role)
+        Call::<C>::move_as::<M, STAGES, BUFS>(m, &args.call, at, role)
     }
 
     #[inline(always)]
     fn consumer<M: WarpgroupRole<C>>(m: &M, args: &Self::Args, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
-        Call::<C>::new(m, &args.call, Some(&args.epilogue), at).consume::<M, STAGES>(m, consumer)
+        Call::<C>::new(m, &args.call, Some(&args.epilogue), at).consume::<M, STAGES, BUFS>(m, consumer)
     }
 
     #[inline(always)]
     fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition) {
-        GemmReduceScatter::<C, STAGES>::leave(m, &args.call, at);
+        GemmReduceScatter::<C, STAGES, BUFS>::leave(m, &args.call, at);
     }
 }
 
-impl<C: TileConfig, const STAGES: u32> Kernel for LowLatencyReduceScatterEpilogue<C, STAGES> {
+impl<C: TileConfig, const STAGES: u32, const BUFS: u32> Kernel for LowLatencyReduceScatterEpilogue<C, STAGES, BUFS> {
     type Args = GemmReduceScatterEpilogueArgs;
     type Config = C;
 
-    const REGISTERS: Registers = LowLatencyReduceScatter::<C, STAGES>::REGISTERS;
+    const REGISTERS: Registers = LowLatencyReduceScatter::<C, STAGES, BUFS>::REGISTERS;
     const OVERLAPS_PREVIOUS: bool = true;
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
-        LowLatencyReduceScatter::<C, STAGES>::mover(m, &args.call, at, role)
+        LowLatencyReduceScatter::<C, STAGES, BUFS>::mover(m, &args.call, at, role)
     }
 
     #[inline(always)]
@@ -57,6 +57,6 @@ impl<C: TileConfig, const STAGES: u32> Kernel for LowLatencyReduceScatterEpilogu
 
     #[inline(always)]
     fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition) {
-        GemmReduceScatter::<C, STAGES>::leave(m, &args.call, at);
+        GemmReduceScatter::<C, STAGES, BUFS>::leave(m, &args.call, at);
     }
 }

@@ -11,24 +11,25 @@
 //! Partials are always added from the slots: own rows may lie anywhere in a tile, where no box of D begins.
 
 use super::Kernel;
-use super::gemm_reduce_scatter::{GemmReduceScatter, own_workspace, workspace};
+use super::gemm_reduce_scatter::GemmReduceScatter;
+use super::places::{own_workspace, workspace};
 use crate::abi::{EpilogueArgs, GemmReduceScatterArgs, Transport, WaitKind};
 use crate::collective::epilogue::{store_panels, write_panels};
 use crate::collective::finish::finish_of;
 use crate::collective::mainloop::{load_operands, multiply};
-use crate::collective::setup::{operand_ring, panel_ring_of};
+use crate::collective::setup::{operand_ring, panel_ring};
 use crate::comm::route::owner_at_step;
 use crate::comm::signal::{tile_tag, wait_signal};
 use crate::comm::workspace::Workspace;
-use crate::config::{FEW_PANEL_BUFS, PANEL_ROWS, ROW_BYTES, SMEM_ALIGN, TileBox, TileConfig};
+use crate::config::{PANEL_ROWS, ROW_BYTES, SMEM_ALIGN, TileBox, TileConfig};
 use crate::layout::slot::{TileExtent, panel_offset};
 use crate::machine::{Aborted, PutSignals, ReduceJob, RowsFinish, Signals, ThreadRole, WarpgroupRole, Watch};
 use crate::pipeline::state::PipelineState;
 use crate::schedule::shared::{SharedTile, SharedTiles};
 use crate::shape::{CtaPosition, Rank, Role, SmemAddr, div_ceil, min};
 
-/// The kernel; `STAGES` is `C::STAGES`. Calls have at most `C::TILE_M` rows.
-pub struct FewRowsReduceScatter<C, const STAGES: u32>(core::marker::PhantomData<C>);
+/// The kernel; `STAGES` is `C::STAGES`, `BUFS` is `C::PANEL_BUFS`. Calls have at most `C::TILE_M` rows.
+pub struct FewRowsReduceScatter<C, const STAGES: u32, const BUFS: u32>(core::marker::PhantomData<C>);
 
 /// Rows of a swizzle's period.
 const PERIOD_ROWS: u32 = SMEM_ALIGN / ROW_BYTES;
@@ -139,7 +140,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     /// A mover's part of the call.
     #[inline(always)]
-    pub(super) fn move_as<M: ThreadRole, const STAGES: u32>(
+    pub(super) fn move_as<M: ThreadRole, const STAGES: u32, const BUFS: u32>(
         m: &M,
         args: &'a GemmReduceScatterArgs,
         at: CtaPosition,
@@ -148,14 +149,14 @@ impl<'a, C: TileConfig> Call<'a, C> {
         match role {
             Role::Producer => Self::of_operands(args, at).produce::<M, STAGES>(m),
             // What becomes of the sums is the consumers' affair.
-            Role::Storer => Self::new(m, args, None, at).store(m),
+            Role::Storer => Self::new(m, args, None, at).store::<M, BUFS>(m),
             Role::Loader | Role::Consumer(_) => Ok(()),
         }
     }
 
     #[inline(always)]
-    fn store<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
-        let mut state = PipelineState::<FEW_PANEL_BUFS>::start();
+    fn store<M: ThreadRole, const BUFS: u32>(&self, m: &M) -> Result<(), Aborted> {
+        let mut state = PipelineState::<BUFS>::start();
         let mut nth = 0;
         while let Some(tile) = self.compute_tile(nth) {
             if nth == 0 {
@@ -219,10 +220,14 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 
     #[inline(always)]
-    pub(super) fn consume<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
+    pub(super) fn consume<M: WarpgroupRole<C>, const STAGES: u32, const BUFS: u32>(
+        &self,
+        m: &M,
+        consumer: u32,
+    ) -> Result<(), Aborted> {
         let role = Role::Consumer(consumer);
         let operands = operand_ring::<M, C, STAGES>(m, role);
-        let panels = panel_ring_of::<M, C, FEW_PANEL_BUFS>(m, role, consumer);
+        let panels = panel_ring::<M, C, BUFS>(m, role, consumer);
         let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
         let rows = self.rows_of(consumer);
         let mut nth = 0;
@@ -279,7 +284,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 }
 
-impl<C: TileConfig, const STAGES: u32> Kernel for FewRowsReduceScatter<C, STAGES> {
+impl<C: TileConfig, const STAGES: u32, const BUFS: u32> Kernel for FewRowsReduceScatter<C, STAGES, BUFS> {
     type Args = GemmReduceScatterArgs;
     type Config = C;
 
@@ -287,17 +292,17 @@ impl<C: TileConfig, const STAGES: u32> Kernel for FewRowsReduceScatter<C, STAGES
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
-        Call::<C>::move_as::<M, STAGES>(m, args, at, role)
+        Call::<C>::move_as::<M, STAGES, BUFS>(m, args, at, role)
     }
 
     #[inline(always)]
     fn consumer<M: WarpgroupRole<C>>(m: &M, args: &Self::Args, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
-        Call::<C>::new(m, args, None, at).consume::<M, STAGES>(m, consumer)
+        Call::<C>::new(m, args, None, at).consume::<M, STAGES, BUFS>(m, consumer)
     }
 
     /// As in [`GemmReduceScatter`]: credits, and the next epoch.
     #[inline(always)]
     fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition) {
-        GemmReduceScatter::<C, STAGES>::leave(m, args, at);
+        GemmReduceScatter::<C, STAGES, BUFS>::leave(m, args, at);
     }
 }

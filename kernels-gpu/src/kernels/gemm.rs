@@ -5,9 +5,9 @@ use crate::abi::GemmArgs;
 use crate::collective::epilogue::{scale, scale_factor, store_panels, write_panels};
 use crate::collective::mainloop::{load_operands, multiply};
 use crate::collective::result::store_to_d;
-use crate::collective::setup::{OperandRing, operand_ring, panel_ring_of};
+use crate::collective::setup::{OperandRing, operand_ring, panel_ring};
 use crate::collective::share::Shares;
-use crate::config::{FEW_PANEL_BUFS, Major, PANEL_ROWS, TileConfig};
+use crate::config::{Major, PANEL_ROWS, TileConfig};
 use crate::layout::slot::TileExtent;
 use crate::machine::{Aborted, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
@@ -16,8 +16,8 @@ use crate::schedule::raster::Raster;
 use crate::schedule::split_k::{Part, SplitTiles};
 use crate::shape::{CtaPosition, Role, div_ceil, min};
 
-/// The kernel; `STAGES` is `C::STAGES`.
-pub struct Gemm<C, const STAGES: u32>(core::marker::PhantomData<C>);
+/// The kernel; `STAGES` is `C::STAGES`, `BUFS` is `C::PANEL_BUFS`.
+pub struct Gemm<C, const STAGES: u32, const BUFS: u32>(core::marker::PhantomData<C>);
 
 /// One tile of D, or a part of one.
 pub(super) struct GemmTile {
@@ -115,7 +115,7 @@ pub(super) fn produce<M: ThreadRole, C: TileConfig, const STAGES: u32>(
     Ok(())
 }
 
-impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
+impl<C: TileConfig, const STAGES: u32, const BUFS: u32> Kernel for Gemm<C, STAGES, BUFS> {
     type Args = GemmArgs;
     type Config = C;
 
@@ -127,7 +127,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
         match role {
             Role::Producer => produce::<M, C, STAGES>(m, args, at),
             Role::Storer => {
-                let mut state = PipelineState::<FEW_PANEL_BUFS>::start();
+                let mut state = PipelineState::<BUFS>::start();
                 let (raster, work) = grid::<C>(args, at);
                 for_each_tile!(args, at, raster, work, tile => {
                     if tile.part.is_given_away() {
@@ -148,7 +148,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for Gemm<C, STAGES> {
     fn consumer<M: WarpgroupRole<C>>(m: &M, args: &GemmArgs, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
         let role = Role::Consumer(consumer);
         let operands = operand_ring::<M, C, STAGES>(m, role);
-        let panels = panel_ring_of::<M, C, FEW_PANEL_BUFS>(m, role, consumer);
+        let panels = panel_ring::<M, C, BUFS>(m, role, consumer);
         let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
         let (raster, work) = grid::<C>(args, at);
         let factor = scale_factor::<M, C>(m, &args.scales);

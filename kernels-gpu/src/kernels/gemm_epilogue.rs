@@ -15,10 +15,10 @@ use crate::machine::{Aborted, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
 use crate::shape::{CtaPosition, Role, min};
 
-/// The kernel; `STAGES` is `C::STAGES`.
-pub struct GemmEpilogue<C, const STAGES: u32>(core::marker::PhantomData<C>);
+/// The kernel; `STAGES` is `C::STAGES`, `BUFS` is `C::PANEL_BUFS`.
+pub struct GemmEpilogue<C, const STAGES: u32, const BUFS: u32>(core::marker::PhantomData<C>);
 
-impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
+impl<C: TileConfig, const STAGES: u32, const BUFS: u32> Kernel for GemmEpilogue<C, STAGES, BUFS> {
     type Args = GemmEpilogueArgs;
     type Config = C;
 
@@ -26,7 +26,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
-        let (gemm, mut state) = (&args.gemm, PartialsState::default());
+        let (gemm, mut state) = (&args.gemm, PartialsState::<BUFS>::start());
         let (raster, work) = grid::<C>(gemm, at);
         match role {
             Role::Producer => produce::<M, C, STAGES>(m, gemm, at),
@@ -36,7 +36,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
                     if tile.part.is_given_away() {
                         continue;
                     }
-                    load_partials::<M, C>(
+                    load_partials::<M, C, _>(
                         m,
                         &mut state,
                         tile.extent,
@@ -56,7 +56,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
                     if tile.part.is_given_away() {
                         continue;
                     }
-                    store_results::<M, C>(m, &mut state, tile.extent.panels::<C>(), 1, |consumer, panel, src| {
+                    store_results::<M, C, _>(m, &mut state, tile.extent.panels::<C>(), 1, |consumer, panel, src| {
                         store_to_d::<M, C>(m, gemm, [tile.row, tile.col], tile.extent, consumer, panel, src);
                     })?;
                 });
@@ -71,14 +71,14 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmEpilogue<C, STAGES> {
     fn consumer<M: WarpgroupRole<C>>(m: &M, args: &Self::Args, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
         let gemm = &args.gemm;
         let operands = operand_ring::<M, C, STAGES>(m, Role::Consumer(consumer));
-        let (mut operand_state, mut state) = (PipelineState::start(), PartialsState::default());
+        let (mut operand_state, mut state) = (PipelineState::start(), PartialsState::<BUFS>::start());
         let (raster, work) = grid::<C>(gemm, at);
         for_each_tile!(gemm, at, raster, work, tile => {
             let mut acc = m.zero_acc();
             if !sum::<M, C, STAGES>(&operands, &mut operand_state, gemm, consumer, &work, &tile.part, &mut acc)? {
                 continue;
             }
-            finish_panels::<M, C>(m, &mut state, consumer, tile.col, tile.extent, None, &args.epilogue, &acc)?;
+            finish_panels::<M, C, _>(m, &mut state, consumer, tile.col, tile.extent, None, &args.epilogue, &acc)?;
         });
         Ok(())
     }

@@ -8,15 +8,15 @@ use crate::collective::epilogue::write_panels;
 use crate::collective::mainloop::load_operands;
 use crate::collective::ping_pong::{Turn, init_turn_barriers, multiply_whole, store_whole};
 use crate::collective::setup::{operand_ring, panel_ring};
-use crate::config::{PANEL_ROWS, Registers, TileConfig};
+use crate::config::{PANEL_BUFS, PANEL_ROWS, Registers, TileConfig};
 use crate::machine::{Aborted, Mbarriers, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
 use crate::schedule::raster::Raster;
 use crate::shape::{CtaPosition, Role, div_ceil};
 
-/// The kernel; `STAGES` is `C::STAGES`. It cuts no tiles, and D has the operands' type, since for f32 the registers do not
+/// The kernel; `STAGES` is `C::STAGES`, `BUFS` is `C::PANEL_BUFS`. It cuts no tiles, and D has the operands' type, since for f32 the registers do not
 /// suffice. Rows of D are whole steps of 16 bytes, as the host sees to: its storer has no registers for their ends.
-pub struct GemmPingPong<C, const STAGES: u32>(core::marker::PhantomData<C>);
+pub struct GemmPingPong<C, const STAGES: u32, const BUFS: u32>(core::marker::PhantomData<C>);
 
 #[inline(always)]
 fn raster<C: TileConfig>(args: &GemmArgs) -> Raster {
@@ -35,7 +35,7 @@ fn tiles_of<C: TileConfig>(args: &GemmArgs, at: CtaPosition, consumer: u32) -> u
     if first < tiles { div_ceil(tiles - first, 2 * at.num_ctas) } else { 0 }
 }
 
-impl<C: TileConfig, const STAGES: u32> Kernel for GemmPingPong<C, STAGES> {
+impl<C: TileConfig, const STAGES: u32, const BUFS: u32> Kernel for GemmPingPong<C, STAGES, BUFS> {
     type Args = GemmArgs;
     type Config = C;
 
@@ -93,7 +93,7 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmPingPong<C, STAGES> {
     fn consumer<M: WarpgroupRole<C>>(m: &M, args: &GemmArgs, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
         let role = Role::Consumer(consumer);
         let operands = operand_ring::<M, C, STAGES>(m, role);
-        let panels = panel_ring::<M, C>(m, role, consumer);
+        let panels = panel_ring::<M, C, PANEL_BUFS>(m, role, consumer);
         let k_tiles = k_tiles::<C>(args);
         let mut operand_state = PipelineState::start();
         if consumer == 1 {
@@ -101,14 +101,17 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmPingPong<C, STAGES> {
         }
         let mut panel_state = PipelineState::start();
         let mut turn = Turn::start(consumer);
-        // Not made anew for each tile: 192 registers would be set to 0 while the tensor cores have nothing to do.
-        let (mut top, mut bottom) = (m.zero_acc(), m.zero_acc());
         let mut left = tiles_of::<C>(args, at, consumer);
         while left > 0 {
+            let (mut top, mut bottom) = (m.zero_acc(), m.zero_acc());
             turn.wait::<M, C>(m)?;
             let (state, rows) = (&mut operand_state, [0, 1].map(|half| rows_of_a::<C>(args.m, half)));
             let pass = || turn.pass::<M, C>(m);
-            multiply_whole::<M, C, STAGES>(&operands, state, k_tiles, rows, &mut top, &mut bottom, pass)?;
+            if k_tiles > 0 {
+                multiply_whole::<M, C, STAGES>(&operands, state, k_tiles, rows, &mut top, &mut bottom, pass)?;
+            } else {
+                pass();
+            }
             write_panels::<M, C, _>(&panels, &mut panel_state, consumer, C::PANELS, &top)?;
             write_panels::<M, C, _>(&panels, &mut panel_state, consumer, C::PANELS, &bottom)?;
             operand_state = operand_state.advanced_by(k_tiles);

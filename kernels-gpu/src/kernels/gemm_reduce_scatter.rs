@@ -9,6 +9,7 @@
 //! of finished epochs, carrying only for computation, and adding only for both: nothing waits in a circle.
 
 use super::Kernel;
+use super::places::{own_workspace, tiles, workspace};
 use crate::abi::{EpilogueArgs, GemmReduceScatterArgs, Operand, Placement, Transport, WaitKind};
 use crate::collective::carry::{deliver, pick_up};
 use crate::collective::epilogue::{scale, scale_factor, store_panels, write_panels};
@@ -18,7 +19,7 @@ use crate::collective::partials::{PartialsState, add_partials, store_results};
 use crate::collective::setup::{operand_ring, panel_ring, stage_readers};
 use crate::comm::signal::{put_local_signal, put_signal, tile_tag, wait_local_signal, wait_signal};
 use crate::comm::workspace::Workspace;
-use crate::config::{PANEL_BUFS, PANEL_ROWS, TileConfig};
+use crate::config::{PANEL_ROWS, TileConfig};
 use crate::layout::slot::panel_offset;
 use crate::machine::{Aborted, PutSignals, ReduceJob, RowsFinish, Signals, ThreadRole, WarpgroupRole};
 use crate::pipeline::ring::ReadySlot;
@@ -26,8 +27,12 @@ use crate::pipeline::state::PipelineState;
 use crate::schedule::chunked::{ChunkTile, ChunkedTiles, TileWalk};
 use crate::shape::{CtaPosition, GlobalAddr, Rank, Role, SmemAddr, div_ceil};
 
-/// The kernel; `STAGES` is `C::STAGES`.
-pub struct GemmReduceScatter<C, const STAGES: u32>(core::marker::PhantomData<C>);
+/// The kernel; `STAGES` is `C::STAGES`, `BUFS` is `C::PANEL_BUFS`.
+pub struct GemmReduceScatter<C, const STAGES: u32, const BUFS: u32>(core::marker::PhantomData<C>);
+
+/// The same by a configuration with few panel buffers and a stage more, for calls in which no CTA has a second tile: nothing is
+/// held up by panels that wait for the link.
+pub type FewTilesReduceScatter<C, const STAGES: u32, const BUFS: u32> = GemmReduceScatter<C, STAGES, BUFS>;
 
 /// One CTA's view of the call.
 pub(super) struct Call<'a, C> {
@@ -184,11 +189,22 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     /// A mover's part of the call.
     #[inline(always)]
-    pub(super) fn move_as<M: ThreadRole, const STAGES: u32>(&self, m: &M, role: Role) -> Result<(), Aborted> {
+    pub(super) fn move_as<M: ThreadRole, const STAGES: u32, const BUFS: u32>(
+        m: &M,
+        args: &'a GemmReduceScatterArgs,
+        epilogue: Option<&'a EpilogueArgs>,
+        at: CtaPosition,
+        role: Role,
+    ) -> Result<(), Aborted> {
+        // The epoch is memory too.
+        if let Role::Producer = role {
+            m.wait_for_previous();
+        }
+        let call = Self::new(m, args, epilogue, at);
         match role {
-            Role::Producer => self.produce::<M, STAGES>(m),
-            Role::Storer => self.store::<M, STAGES>(m),
-            Role::Loader => self.load(m),
+            Role::Producer => call.produce::<M, STAGES>(m),
+            Role::Storer => call.store::<M, STAGES, BUFS>(m),
+            Role::Loader => call.load::<M, BUFS>(m),
             Role::Consumer(_) => Ok(()),
         }
     }
@@ -228,14 +244,14 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 
     #[inline(always)]
-    fn store<M: ThreadRole, const STAGES: u32>(&self, m: &M) -> Result<(), Aborted> {
-        let nth = self.store_plain(m)?;
-        let mut state = PartialsState::default();
+    fn store<M: ThreadRole, const STAGES: u32, const BUFS: u32>(&self, m: &M) -> Result<(), Aborted> {
+        let nth = self.store_plain::<M, BUFS>(m)?;
+        let mut state = PartialsState::<BUFS>::start();
         let mut more = 0;
         while let Some(tile) = self.compute_tile(nth + more) {
             let panels = tile.extent.panels::<C>();
             let loads = loads_per_panel(self.args.world - 1, self.epilogue);
-            store_results::<M, C>(m, &mut state, panels, loads, |consumer, panel, src| {
+            store_results::<M, C, _>(m, &mut state, panels, loads, |consumer, panel, src| {
                 self.store_to_d(m, &tile, consumer, panel, src);
             })?;
             more += 1;
@@ -247,8 +263,8 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     /// Storer: takes tiles that are not reduced here to where they go; returns how many.
     #[inline(always)]
-    fn store_plain<M: ThreadRole>(&self, m: &M) -> Result<u32, Aborted> {
-        let mut state = PipelineState::<PANEL_BUFS>::start();
+    fn store_plain<M: ThreadRole, const BUFS: u32>(&self, m: &M) -> Result<u32, Aborted> {
+        let mut state = PipelineState::<BUFS>::start();
         let (mut nth, mut credited) = (0, self.rank());
         let by_stores = self.args.transport == Transport::PushStores as u32;
         while let Some(tile) = self.plain_tile(nth) {
@@ -326,10 +342,14 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 
     #[inline(always)]
-    pub(super) fn consume<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
+    pub(super) fn consume<M: WarpgroupRole<C>, const STAGES: u32, const BUFS: u32>(
+        &self,
+        m: &M,
+        consumer: u32,
+    ) -> Result<(), Aborted> {
         let role = Role::Consumer(consumer);
         let operands = operand_ring::<M, C, STAGES>(m, role);
-        let panels = panel_ring::<M, C>(m, role, consumer);
+        let panels = panel_ring::<M, C, BUFS>(m, role, consumer);
         let (mut operand_state, mut panel_state) = (PipelineState::start(), PipelineState::start());
         let (rows, factor) = ([PANEL_ROWS, C::TILE_N], scale_factor::<M, C>(m, &self.args.scales));
         let mut nth = 0;
@@ -341,17 +361,17 @@ impl<'a, C: TileConfig> Call<'a, C> {
             nth += 1;
         }
         m.arrive(C::SMEM.handover(consumer));
-        let mut partials = PartialsState::default();
+        let mut partials = PartialsState::<BUFS>::start();
         while let Some(tile) = self.compute_tile(nth) {
             let mut acc = m.zero_acc();
             multiply::<M, C, STAGES>(&operands, &mut operand_state, consumer, rows, self.k_tiles(), &mut acc)?;
             scale::<M, C>(m, &mut acc, factor);
             let (rank, world) = (self.args.rank, self.args.world);
             match self.epilogue {
-                None => add_partials::<M, C>(m, &mut partials, consumer, tile.extent, rank, world, &acc)?,
+                None => add_partials::<M, C, _>(m, &mut partials, consumer, tile.extent, rank, world, &acc)?,
                 Some(epilogue) => {
                     let (peers, col) = (Some((rank, world)), tile.col);
-                    finish_panels::<M, C>(m, &mut partials, consumer, col, tile.extent, peers, epilogue, &acc)?;
+                    finish_panels::<M, C, _>(m, &mut partials, consumer, col, tile.extent, peers, epilogue, &acc)?;
                 }
             }
             nth += 1;
@@ -403,49 +423,7 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 }
 
-/// The tiles of a call.
-#[inline(always)]
-pub(super) fn tiles<C: TileConfig>(args: &GemmReduceScatterArgs) -> ChunkedTiles {
-    ChunkedTiles {
-        m: args.m,
-        n: args.n,
-        rank: Rank(args.rank),
-        world: args.world,
-        shard: args.shard,
-        tile_m: C::TILE_M,
-        tile_n: C::TILE_N,
-        group: args.raster_group,
-        row_align: C::ROW_ALIGN,
-    }
-}
-
-#[inline(always)]
-pub(super) fn own_workspace<C: TileConfig>(args: &GemmReduceScatterArgs) -> Workspace {
-    workspace_at::<C>(args, args.own_workspace)
-}
-
-#[inline(always)]
-pub(super) fn workspace<C: TileConfig>(args: &GemmReduceScatterArgs, rank: Rank) -> Workspace {
-    let base = match args.workspaces.get(rank.0 as usize) {
-        Some(base) => *base,
-        None => GlobalAddr(0),
-    };
-    workspace_at::<C>(args, base)
-}
-
-#[inline(always)]
-fn workspace_at<C: TileConfig>(args: &GemmReduceScatterArgs, base: GlobalAddr) -> Workspace {
-    Workspace {
-        base,
-        world: args.world,
-        slot_tiles: args.slot_tiles,
-        tile_bytes: C::SLOT_TILE_BYTES,
-        parity_stride: args.parity_stride,
-        flagged_stride: args.flagged_stride,
-    }
-}
-
-impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatter<C, STAGES> {
+impl<C: TileConfig, const STAGES: u32, const BUFS: u32> Kernel for GemmReduceScatter<C, STAGES, BUFS> {
     type Args = GemmReduceScatterArgs;
     type Config = C;
 
@@ -453,16 +431,12 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatter<C, STAGES> {
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
-        // The epoch is memory too.
-        if let Role::Producer = role {
-            m.wait_for_previous();
-        }
-        Call::<C>::new(m, args, None, at).move_as::<M, STAGES>(m, role)
+        Call::<C>::move_as::<M, STAGES, BUFS>(m, args, None, at, role)
     }
 
     #[inline(always)]
     fn consumer<M: WarpgroupRole<C>>(m: &M, args: &Self::Args, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
-        Call::<C>::new(m, args, None, at).consume::<M, STAGES>(m, consumer)
+        Call::<C>::new(m, args, None, at).consume::<M, STAGES, BUFS>(m, consumer)
     }
 
     /// The last CTA to leave returns credits to the senders and advances the epoch. After an abort it does neither: the

@@ -8,10 +8,10 @@ use crate::config::TileConfig;
 use crate::machine::{Aborted, PutSignals, ThreadRole, WarpgroupRole};
 use crate::shape::{CtaPosition, Role};
 
-/// The kernel; `STAGES` is `C::STAGES`.
-pub struct GemmReduceScatterEpilogue<C, const STAGES: u32>(core::marker::PhantomData<C>);
+/// The kernel; `STAGES` is `C::STAGES`, `BUFS` is `C::PANEL_BUFS`.
+pub struct GemmReduceScatterEpilogue<C, const STAGES: u32, const BUFS: u32>(core::marker::PhantomData<C>);
 
-impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatterEpilogue<C, STAGES> {
+impl<C: TileConfig, const STAGES: u32, const BUFS: u32> Kernel for GemmReduceScatterEpilogue<C, STAGES, BUFS> {
     type Args = GemmReduceScatterEpilogueArgs;
     type Config = C;
 
@@ -19,20 +19,16 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatterEpilogue<C, S
 
     #[inline(always)]
     fn mover<M: ThreadRole>(m: &M, args: &Self::Args, at: CtaPosition, role: Role) -> Result<(), Aborted> {
-        // The epoch is memory too.
-        if let Role::Producer = role {
-            m.wait_for_previous();
-        }
-        Call::<C>::new(m, &args.call, Some(&args.epilogue), at).move_as::<M, STAGES>(m, role)
+        Call::<C>::move_as::<M, STAGES, BUFS>(m, &args.call, Some(&args.epilogue), at, role)
     }
 
     #[inline(always)]
     fn consumer<M: WarpgroupRole<C>>(m: &M, args: &Self::Args, at: CtaPosition, consumer: u32) -> Result<(), Aborted> {
-        Call::<C>::new(m, &args.call, Some(&args.epilogue), at).consume::<M, STAGES>(m, consumer)
+        Call::<C>::new(m, &args.call, Some(&args.epilogue), at).consume::<M, STAGES, BUFS>(m, consumer)
     }
 
     #[inline(always)]
     fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition) {
-        GemmReduceScatter::<C, STAGES>::leave(m, &args.call, at);
+        GemmReduceScatter::<C, STAGES, BUFS>::leave(m, &args.call, at);
     }
 }

@@ -12,7 +12,8 @@
 //! mover has 40 registers: what the launch says is read again for each tile.
 
 use super::Kernel;
-use super::gemm_reduce_scatter::{GemmReduceScatter, own_workspace, tiles, workspace};
+use super::gemm_reduce_scatter::GemmReduceScatter;
+use super::places::{own_workspace, tiles, workspace};
 use crate::abi::{GemmReduceScatterArgs, Operand, WaitKind};
 use crate::collective::mainloop::load_operands;
 use crate::collective::ping_pong::{HALVES, Turn, init_turn_barriers, multiply_whole};
@@ -28,9 +29,9 @@ use crate::schedule::chunked::ChunkTile;
 use crate::schedule::mixed::MixedTiles;
 use crate::shape::{CtaPosition, Rank, Role, SmemAddr, div_ceil, div_rem};
 
-/// The kernel; `STAGES` is `C::STAGES`. Columns of D are whole steps of 16 bytes, and tiles start at any row, as the host and
+/// The kernel; `STAGES` is `C::STAGES`, `BUFS` is `C::PANEL_BUFS`. Columns of D are whole steps of 16 bytes, and tiles start at any row, as the host and
 /// the configuration see to.
-pub struct GemmReduceScatterPingPong<C, const STAGES: u32>(core::marker::PhantomData<C>);
+pub struct GemmReduceScatterPingPong<C, const STAGES: u32, const BUFS: u32>(core::marker::PhantomData<C>);
 
 /// One CTA's view of the call: what can be read again, and nothing else.
 struct Call<'a, C> {
@@ -234,7 +235,6 @@ impl<'a, C: TileConfig> Call<'a, C> {
         while self.again(m).has(nth * 2 + consumer) {
             let turn = nth * 2 + consumer;
             let tile = self.note(m, &self.tile(m, turn));
-            // Zeros, made while the other multiplies: the registers of anything would be kept over the whole loop.
             let (mut top, mut bottom) = (m.zero_acc(), m.zero_acc());
             take_turn::<M, C, STAGES>(&operands, turn, k_tiles, &mut top, &mut bottom)?;
             let (top, bottom) = (m.round_acc(&top), m.round_acc(&bottom));
@@ -271,7 +271,7 @@ fn take_turn<M: WarpgroupRole<C>, C: TileConfig, const STAGES: u32>(
     multiply_whole::<M, C, STAGES>(operands, &mut state, k_tiles, [PANEL_ROWS; 2], top, bottom, pass)
 }
 
-impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatterPingPong<C, STAGES> {
+impl<C: TileConfig, const STAGES: u32, const BUFS: u32> Kernel for GemmReduceScatterPingPong<C, STAGES, BUFS> {
     type Args = GemmReduceScatterArgs;
     type Config = C;
 
@@ -302,6 +302,6 @@ impl<C: TileConfig, const STAGES: u32> Kernel for GemmReduceScatterPingPong<C, S
     /// As in [`GemmReduceScatter`]: credits, and the next epoch.
     #[inline(always)]
     fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition) {
-        GemmReduceScatter::<C, STAGES>::leave(m, args, at);
+        GemmReduceScatter::<C, STAGES, BUFS>::leave(m, args, at);
     }
 }

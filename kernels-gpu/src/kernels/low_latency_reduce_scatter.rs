@@ -12,7 +12,8 @@
 
 use super::Kernel;
 use super::few_rows_reduce_scatter::Call;
-use super::gemm_reduce_scatter::{GemmReduceScatter, own_workspace};
+use super::gemm_reduce_scatter::GemmReduceScatter;
+use super::places::own_workspace;
 use crate::abi::{GemmReduceScatterArgs, Wait, WaitKind};
 use crate::collective::epilogue::for_each_panel;
 use crate::collective::finish::finish_of;
@@ -27,8 +28,8 @@ use crate::pipeline::state::PipelineState;
 use crate::schedule::shared::SharedTile;
 use crate::shape::{CtaPosition, Rank, Role, div_ceil};
 
-/// The kernel; `STAGES` is `C::STAGES`. Calls have at most `C::TILE_M` rows.
-pub struct LowLatencyReduceScatter<C, const STAGES: u32>(core::marker::PhantomData<C>);
+/// The kernel; `STAGES` is `C::STAGES`, `BUFS` is `C::PANEL_BUFS`. Calls have at most `C::TILE_M` rows.
+pub struct LowLatencyReduceScatter<C, const STAGES: u32, const BUFS: u32>(core::marker::PhantomData<C>);
 
 /// Panels of `tile` that hold an existing column.
 #[inline(always)]
@@ -159,7 +160,7 @@ impl<C: TileConfig> Call<'_, C> {
     }
 }
 
-impl<C: TileConfig, const STAGES: u32> Kernel for LowLatencyReduceScatter<C, STAGES> {
+impl<C: TileConfig, const STAGES: u32, const BUFS: u32> Kernel for LowLatencyReduceScatter<C, STAGES, BUFS> {
     type Args = GemmReduceScatterArgs;
     type Config = C;
 
@@ -182,6 +183,6 @@ impl<C: TileConfig, const STAGES: u32> Kernel for LowLatencyReduceScatter<C, STA
     /// As in [`GemmReduceScatter`]: credits, and the next epoch.
     #[inline(always)]
     fn leave<M: PutSignals>(m: &M, args: &Self::Args, at: CtaPosition) {
-        GemmReduceScatter::<C, STAGES>::leave(m, args, at);
+        GemmReduceScatter::<C, STAGES, BUFS>::leave(m, args, at);
     }
 }

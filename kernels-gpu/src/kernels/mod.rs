@@ -14,6 +14,7 @@ pub mod gemm_reduce_scatter_ping_pong;
 pub mod link;
 pub mod low_latency_reduce_scatter;
 mod own_tiles;
+mod places;
 
 use crate::abi::{GemmArgs, GemmEpilogueArgs, GemmReduceScatterArgs, GemmReduceScatterEpilogueArgs, Watchdog};
 use crate::collective::setup::init_barriers;

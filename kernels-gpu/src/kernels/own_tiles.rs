@@ -13,7 +13,7 @@ use crate::shape::{Rank, Role};
 impl<C: TileConfig> Call<'_, C> {
     /// Loader: brings the peers' panels of own tiles, in rank order, and what an epilogue adds.
     #[inline(always)]
-    pub(super) fn load<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
+    pub(super) fn load<M: ThreadRole, const BUFS: u32>(&self, m: &M) -> Result<(), Aborted> {
         if !self.reduces_in(Placement::Epilogue) {
             return Ok(());
         }
@@ -23,15 +23,15 @@ impl<C: TileConfig> Call<'_, C> {
             nth += 1;
         }
         if self.compute_tile(nth).is_some() {
-            take_buffers::<M, C>(m, panels_before)?;
+            take_buffers::<M, C, BUFS>(m, panels_before)?;
         }
-        let (own, mut state) = (self.own(), PartialsState::default());
+        let (own, mut state) = (self.own(), PartialsState::<BUFS>::start());
         while let Some(tile) = self.compute_tile(nth) {
             // Peers in rank order; what the epilogue adds comes last, in the place of one more rank.
             let world = self.args.world;
             let sources = loads_per_panel(world - 1, self.epilogue) + 1;
             let brings = self.epilogue.is_some_and(|epilogue| epilogue.source != Source::None as u32);
-            load_partials::<M, C>(
+            load_partials::<M, C, _>(
                 m,
                 &mut state,
                 tile.extent,

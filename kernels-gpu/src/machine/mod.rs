@@ -227,8 +227,8 @@ pub trait WarpgroupMma<C: TileConfig> {
     /// value counts only if `accumulate`. Asynchronous: closes one wgmma group. A role that gave up a wait may issue it on
     /// anything, for worthless sums.
     ///
-    /// Where `C::PROMOTES`, the product goes to the sums beside the accumulator, whatever `accumulate` says, and
-    /// [`Self::promote`] adds it: once between two of these, after the wait for the group. A machine that has room for a part
+    /// Where `C::PROMOTES`, the product goes to the sums beside the accumulator, and [`Self::promote`], told the same of
+    /// `accumulate`, adds it: once between two of these, after the wait for the group. A machine that has room for a part
     /// of the product may wait for and add all parts but the last by itself.
     fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool);
 
@@ -244,13 +244,14 @@ pub trait WarpgroupMma<C: TileConfig> {
     fn operands(&self, a: SmemAddr, b: SmemAddr) -> Self::Operands;
 
     /// [`Self::issue_mma_of_rows`] of operands that were found before. Only where `C::PROMOTES`.
-    fn issue_mma_at(&self, acc: &mut Self::Acc, operands: Self::Operands, rows: [u32; 2]);
+    fn issue_mma_at(&self, acc: &mut Self::Acc, operands: Self::Operands, rows: [u32; 2], accumulate: bool);
 
     /// Waits until at most `PENDING` of the latest wgmma groups are still running.
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Self::Acc);
 
-    /// Adds the latest stage's product to the accumulator, in f32. Only where `C::PROMOTES`.
-    fn promote(&self, acc: &mut Self::Acc);
+    /// Adds the latest stage's product to the accumulator, in f32; the old value counts only if `accumulate`. Only where
+    /// `C::PROMOTES`.
+    fn promote(&self, acc: &mut Self::Acc, accumulate: bool);
 
     /// Multiplies every accumulator by `factor`, in f32.
     fn scale(&self, acc: &mut Self::Acc, factor: f32);

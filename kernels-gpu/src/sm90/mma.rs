@@ -2,7 +2,7 @@
 
 use super::machine::Warpgroup;
 use super::matrix::{load_f32x2, load_x4, pack, pack_now, store_f32x2, store_x4, unpack};
-use super::thread::settled;
+use super::thread::{here, settled};
 use super::{memory, sync, wgmma};
 use crate::config::{Element, ElementType, Major, OperandLayout, OperandTypes, ROW_BYTES, Tile, TileConfig};
 use crate::layout::fragment::{f32_pair_at, fragment_coordinates, matrix_x4_at, matrix_x4_offset};
@@ -61,11 +61,14 @@ pub struct Acc<const REGS: usize> {
 /// Adds the partial sum to the accumulators of columns `FIRST` and following, `FIRST` in registers. Sums are settled, or the
 /// additions would sink behind the next wgmma, and the partial sum would be copied to make room.
 #[inline(always)]
-unsafe fn promote<const FIRST: usize, const REGS: usize>(acc: &mut Acc<REGS>) {
+unsafe fn promote<const FIRST: usize, const REGS: usize>(acc: &mut Acc<REGS>, accumulate: bool) {
     // SAFETY: the caller's.
     unsafe {
         each_64!(I => wgmma::settle(&mut acc.partial[I]));
-        each_64!(I => acc.sum[(FIRST + I) % REGS] += acc.partial[I]);
+        each_64!(I => {
+            let before = if accumulate { acc.sum[(FIRST + I) % REGS] } else { 0.0 };
+            acc.sum[(FIRST + I) % REGS] = before + acc.partial[I];
+        });
         each_64!(I => wgmma::settle(&mut acc.sum[(FIRST + I) % REGS]));
     }
 }
@@ -121,6 +124,7 @@ macro_rules! warpgroup_mma {
 
             #[inline(always)]
             fn zero_acc(&self) -> Self::Acc {
+                here();
                 // SAFETY: zero bits are the float 0. An array literal would become a loop over local memory.
                 unsafe { core::mem::zeroed() }
             }
@@ -130,7 +134,7 @@ macro_rules! warpgroup_mma {
                 let (a, b) = (self.cta.at(a), self.cta.at(b));
                 if Tile::<M, $n, STAGES, L, I, O>::PROMOTES {
                     let operands = [descriptor_low(a), descriptor_low(b)];
-                    return <Self as WarpgroupMma<Tile<M, $n, STAGES, L, I, O, BUFS>>>::issue_mma_at(self, acc, operands, [0; 2]);
+                    return <Self as WarpgroupMma<Tile<M, $n, STAGES, L, I, O, BUFS>>>::issue_mma_at(self, acc, operands, [0; 2], accumulate);
                 }
                 let acc = &mut acc.sum;
                 let a = |step| descriptor(L::A_MAJOR, a, step, Tile::<M, $n, STAGES, L, I, O>::A_BOX.bytes());
@@ -162,13 +166,13 @@ macro_rules! warpgroup_mma {
             }
 
             #[inline(always)]
-            fn issue_mma_at(&self, acc: &mut Self::Acc, [a, b]: Self::Operands, _rows: [u32; 2]) {
+            fn issue_mma_at(&self, acc: &mut Self::Acc, [a, b]: Self::Operands, _rows: [u32; 2], accumulate: bool) {
                 // SAFETY: by `Cta::new`'s contract.
                 unsafe {
                     if $n > PARTIAL_COLS {
                         issue_partial::<I>(&mut acc.partial, a, b);
                         wgmma::wait_group::<0>();
-                        promote::<0, $regs>(acc);
+                        promote::<0, $regs>(acc, accumulate);
                     }
                     let further = u32::saturating_sub($n, PARTIAL_COLS) * ROW_BYTES;
                     issue_partial::<I>(&mut acc.partial, a, advanced(b as u64, further) as u32);
@@ -182,9 +186,9 @@ macro_rules! warpgroup_mma {
             }
 
             #[inline(always)]
-            fn promote(&self, acc: &mut Self::Acc) {
+            fn promote(&self, acc: &mut Self::Acc, accumulate: bool) {
                 // SAFETY: reads and writes registers; by contract no wgmma writes these any more.
-                unsafe { promote::<{ $regs - if $regs > PARTIAL_REGS { PARTIAL_REGS } else { $regs } }, $regs>(acc) }
+                unsafe { promote::<{ $regs - if $regs > PARTIAL_REGS { PARTIAL_REGS } else { $regs } }, $regs>(acc, accumulate) }
             }
 
             #[inline(always)]

@@ -2,13 +2,13 @@
 #![deny(unused_must_use)]
 
 use tilewire_kernels::collective::setup::panel_ring;
-use tilewire_kernels::config::Tile128x256;
+use tilewire_kernels::config::{PANEL_BUFS, Tile128x256};
 use tilewire_kernels::machine::{Aborted, Mbarriers, Watch};
 use tilewire_kernels::pipeline::state::PipelineState;
 use tilewire_kernels::shape::Role;
 
 pub fn write<M: Mbarriers + Watch>(m: &M) -> Result<(), Aborted> {
-    let ring = panel_ring::<M, Tile128x256>(m, Role::Consumer(0), 0);
+    let ring = panel_ring::<M, Tile128x256, PANEL_BUFS>(m, Role::Consumer(0), 0);
     ring.producer_acquire(PipelineState::start())?;
     Ok(())
 }

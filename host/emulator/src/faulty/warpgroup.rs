@@ -33,8 +33,8 @@ impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
         WarpgroupMma::<C>::operands(self.agent, a, b)
     }
 
-    fn issue_mma_at(&self, acc: &mut Accumulator, operands: [SmemAddr; 2], rows: [u32; 2]) {
-        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, operands, rows, true);
+    fn issue_mma_at(&self, acc: &mut Accumulator, operands: [SmemAddr; 2], rows: [u32; 2], accumulate: bool) {
+        WarpgroupMma::<C>::issue_mma_of_rows(self, acc, operands, rows, accumulate);
     }
 
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Accumulator) {
@@ -43,8 +43,8 @@ impl<C: TileConfig> WarpgroupMma<C> for Faulty<'_> {
         }
     }
 
-    fn promote(&self, acc: &mut Accumulator) {
-        WarpgroupMma::<C>::promote(self.agent, acc);
+    fn promote(&self, acc: &mut Accumulator, accumulate: bool) {
+        WarpgroupMma::<C>::promote(self.agent, acc, accumulate);
     }
 
     fn scale(&self, acc: &mut Accumulator, factor: f32) {
