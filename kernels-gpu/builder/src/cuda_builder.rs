@@ -8,6 +8,7 @@ use tilewire_kernels::entries::Entry;
 use crate::compile::Job;
 use crate::contract;
 use crate::error::{CudaBuilderError, Result};
+use crate::parameter::read_in_place;
 use crate::sources::{self, Fnv};
 use crate::stamp::{self, STAMP_VERSION};
 use crate::toolchain::Toolchain;
@@ -163,7 +164,7 @@ impl CudaBuilder {
             deny_warnings: self.deny_warnings,
         };
         let compiled = job.run()?;
-        let ptx = stamp::stamp(&stamp::drop_unused_functions(&compiled.ptx), &self.entries);
+        let ptx = stamp::stamp(&read_in_place(&stamp::drop_unused_functions(&compiled.ptx)), &self.entries);
         let violations = contract::check(&ptx, &self.entries);
         if violations.is_empty() {
             Ok(Built { ptx, compiler: toolchain.version, warnings: compiled.warnings })

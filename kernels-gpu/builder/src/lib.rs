@@ -19,6 +19,7 @@
 //! | [`toolchain`] | finding a compiler that can |
 //! | `compile` | running it |
 //! | [`ptx`] | PTX text, taken apart |
+//! | `parameter` | reads of a kernel's parameter, made such in the text |
 //! | [`stamp`] | launch bounds and alignments, written into the text |
 //! | [`contract`] | what the text must and must not hold |
 //! | [`stored`] | the file in the repository |
@@ -35,6 +36,7 @@ pub mod toolchain;
 mod compile;
 mod cuda_builder;
 mod error;
+mod parameter;
 mod product;
 mod sources;
 

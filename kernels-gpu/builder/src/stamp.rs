@@ -7,8 +7,8 @@ use tilewire_kernels::entries::Entry;
 
 use crate::ptx::{Function, Kind, Ptx, has_name, words_after};
 
-/// Counts up with every change of what stamping writes, so that a PTX that was stamped otherwise is not taken as current.
-pub const STAMP_VERSION: u32 = 1;
+/// Counts up with every change of what is written into the text, so that a PTX that was stamped otherwise is not taken as current.
+pub const STAMP_VERSION: u32 = 2;
 
 const BOUNDS: [&str; 4] = [".maxntid", ".minnctapersm", ".reqnctapercluster", ".maxnreg"];
 
