@@ -2,6 +2,7 @@
 
 use super::engine::operand_value;
 use super::{Agent, Mutant};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
 use tilewire_kernels::abi::Operand;
@@ -10,9 +11,9 @@ use tilewire_kernels::finish::Finish;
 use tilewire_kernels::machine::{Epilogue, PutSignals, Reduce, ReduceJob, ShareAcc, WarpgroupMma};
 use tilewire_kernels::shape::{GlobalAddr, SmemAddr};
 
-/// An accumulator: which of its role's it is, and what was multiplied into it.
+/// An accumulator: which of its role's it is that anything is done with, and what was multiplied into it.
 pub struct Acc {
-    tile: u32,
+    number: Cell<Option<u32>>,
     pub sum: u32,
 }
 
@@ -38,6 +39,16 @@ pub fn multiplied<C: TileConfig>(row: u32, col: u32, consumer: u32, k_tiles: Ran
 }
 
 impl<C: TileConfig> Agent<C> {
+    /// The accumulator's number, which it has from its first use on.
+    fn number(&self, acc: &Acc) -> u32 {
+        let number = acc.number.get().unwrap_or_else(|| {
+            self.tiles.set(self.tiles.get() + 1);
+            self.tiles.get()
+        });
+        acc.number.set(Some(number));
+        number
+    }
+
     fn product(&self, a: SmemAddr, b: SmemAddr) -> u32 {
         let b_panels = self.cta.panels(b, C::TILE_N * ROW_BYTES);
         step(self.cta.panels(a, PANEL_BYTES)[0].read(), b_panels.iter().fold(0, |b, panel| step(b, panel.read())))
@@ -52,11 +63,11 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
     type Rounded = u32;
 
     fn zero_acc(&self) -> Acc {
-        self.tiles.set(self.tiles.get() + 1);
-        Acc { tile: self.tiles.get(), sum: 0 }
+        Acc { number: Cell::new(None), sum: 0 }
     }
 
     fn issue_mma(&self, acc: &mut Acc, a: SmemAddr, b: SmemAddr, accumulate: bool) {
+        self.number(acc);
         let product = self.product(a, b);
         acc.sum = step(if accumulate { acc.sum } else { 0 }, product);
         self.reading.borrow_mut().push_back((a, b, product));
@@ -97,7 +108,7 @@ impl<C: TileConfig> WarpgroupMma<C> for Agent<C> {
 
     /// Shows tile, panel and product, so that a panel of another tile is noticed even where nothing is multiplied.
     fn panel<const P: u32>(&self, acc: &Acc) -> u32 {
-        acc.sum.wrapping_add(acc.tile * 100 + P)
+        acc.sum.wrapping_add(self.number(acc) * 100 + P)
     }
 
     fn round_acc(&self, acc: &Acc) -> u32 {

@@ -82,6 +82,8 @@ const fn first(fault: Fault) -> Plant {
 
 const ONCE: &str = "";
 const EARLY_RESULT: &str = "the storer reads before or after the result is written";
+/// What a consumer that takes a turn too early is reported as.
+const EARLY_TURN_IS: &[V] = &[V::ParityTwoPhasesBehind, V::ReadOfUnfilledShared, V::WriteIntoStageInUse];
 const EARLY_TURN: &str = "the other's stages have come, of this lap or of a later one, or are still to come";
 const EARLY_LOADER: &str =
     "the loader looks at the ring's barriers before it is used or later, and copies before or after the storer's read";
@@ -297,7 +299,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(first(Fault::LostSignal).on_cta(1), STAGED, &[V::Deadlock], ONCE),
     // Consumers in turns.
     mutant(first(Fault::MissingTurn), TURNS, &[V::Deadlock], ONCE),
-    mutant(first(Fault::SkippedTurn), TURNS, &[V::ParityTwoPhasesBehind, V::ReadOfUnfilledShared], EARLY_TURN),
+    mutant(first(Fault::SkippedTurn), TURNS, EARLY_TURN_IS, EARLY_TURN),
     mutant(
         first(Fault::UnwaitedAccumulator),
         TURNS,
@@ -306,7 +308,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     // Consumers in turns, over ranks.
     mutant(first(Fault::MissingTurn), TURNS_PAIR, &[V::Deadlock], ONCE),
-    mutant(first(Fault::SkippedTurn), TURNS_DEEP, &[V::ParityTwoPhasesBehind, V::ReadOfUnfilledShared], EARLY_TURN),
+    mutant(first(Fault::SkippedTurn), TURNS_DEEP, EARLY_TURN_IS, EARLY_TURN),
     mutant(first(Fault::LostBuffer), TURNS_PAIR, &[V::Deadlock], ONCE),
     mutant(
         at(Fault::SkippedBufferWait, 4),
