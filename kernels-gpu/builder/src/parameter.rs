@@ -131,6 +131,17 @@ mod tests {
     }
 
     #[test]
+    fn stored_kernels_read_their_parameter_in_place() {
+        let text = include_str!("../../ptx/kernels.ptx");
+        assert_eq!(read_in_place(text), text);
+        let ptx = Ptx::new(text);
+        for kernel in ptx.functions().iter().filter(|f| f.kind == Kind::Entry) {
+            let reads = ptx.lines()[kernel.body.clone()].iter().filter(|line| line.contains("ld.param.")).count();
+            assert_eq!(reads == 0, KEPT.contains(&kernel.name.as_str()), "{}: {reads} reads", kernel.name);
+        }
+    }
+
+    #[test]
     fn whatever_else_a_register_may_hold_leaves_its_loads_generic() {
         for body in [
             // Not the parameter, or not only.
