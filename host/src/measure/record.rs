@@ -214,6 +214,17 @@ mod tests {
         assert!(store(&path, &[record("a", f64::NAN, 0.0)]).is_err());
     }
 
+    /// What was not measured again would otherwise change by a last digit whenever something else was.
+    #[test]
+    fn every_digit_survives_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file_of(folder.path(), "a card");
+        let digits = [0.47477596870978067, 1.1039697993856095, 1.0957327675441297, 0.10326738849259745];
+        let records = digits.map(|digits| record("a", digits, digits));
+        store(&path, &records).unwrap();
+        assert_eq!(load(&path).unwrap(), records);
+    }
+
     #[test]
     fn days_become_dates() {
         for (days, date) in [(0, "1970-01-01"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_819, "2027-01-01")] {
