@@ -25,15 +25,16 @@ const fn tile(tile: [u32; 2], element_bytes: u32, [stage, tail, share, share_of_
     TileCost { tile, element_bytes, stage, tail, share, share_of_run, sm_memory }
 }
 
-/// NVIDIA H200, driver 580.159.04, 2026-11-30, under sustained load: fitted to the table of cuts in `docs/performance.md`, 128×192
-/// to the shapes of `benches/gemm` that it takes, the stage of 64×192 to calls of 2048 rows and more on 2026-12-01. Shares are not used where a tile is not cut: 128×192, and 128×128 on 8 bits.
+/// NVIDIA H200, driver 580.159.04, 2026-11-30, under sustained load: fitted to the table of cuts in
+/// `docs/performance.md`, 128×192 to the shapes of `benches/gemm` that it takes, 64×192 and 128×96 on 2026-12-01.
+/// Shares are not used where a tile is not cut: 128×192, and 128×128 on 8 bits.
 const COSTS: [TileCost; 13] = [
     tile([128, 256], 2, [760.0, 1500.0, 3000.0, 4120.0, 44.8]),
     tile([128, 192], 2, [560.0, 500.0, 0.0, 0.0, 40.0]),
     tile([128, 176], 2, [515.0, 500.0, 0.0, 0.0, 40.0]),
     tile([128, 144], 2, [425.0, 1150.0, 0.0, 0.0, 40.0]),
-    tile([128, 96], 2, [315.0, 900.0, 0.0, 0.0, 31.0]),
-    tile([64, 192], 2, [310.0, 300.0, 0.0, 0.0, 35.0]),
+    tile([128, 96], 2, [315.0, 100.0, 0.0, 0.0, 34.5]),
+    tile([64, 192], 2, [310.0, 300.0, 0.0, 0.0, 33.0]),
     tile([64, 96], 2, [180.0, 250.0, 0.0, 0.0, 42.0]),
     tile([128, 128], 2, [384.0, 1100.0, 2900.0, 3930.0, 39.1]),
     tile([64, 128], 2, [170.0, 200.0, 2220.0, 3700.0, 36.7]),
@@ -70,8 +71,8 @@ impl Work {
         u64::from(self.k.div_ceil(entry.tile[2]))
     }
 
-    /// Nanoseconds that a stage takes while so many CTAs are busy: whatever is slowest of multiplying it, of bringing its
-    /// boxes from the L2, and of bringing the call's bytes, each once, from memory.
+    /// Nanoseconds that a stage takes while so many CTAs are busy: whatever is slowest of multiplying it, of bringing
+    /// its boxes from the L2, and of bringing the call's bytes, each once, from memory.
     fn stage(&self, entry: &Entry, of: &TileCost, cut: Cut, busy: u64) -> f64 {
         let a_box = entry.boxes[0].of_rows(entry.majors[0], self.m);
         let b_box = if cut.cols > 0 { entry.boxes[1].cut_to(cut.cols) } else { entry.boxes[1] };
@@ -109,7 +110,8 @@ impl Work {
         whole + parts + of.tail + f64::from(cut.parts) * of.share
     }
 
-    /// Every CTA multiplies one run; the sums of a tile that several have go one after the other to whoever finishes it.
+    /// Every CTA multiplies one run; the sums of a tile that several have go one after the other to whoever finishes
+    /// it.
     fn cost_of_runs(&self, entry: &Entry, of: &TileCost, cut: Cut) -> f64 {
         let abreast = u64::from(cut.abreast);
         let (runs, k_tiles) = ((self.ctas() / abreast).max(1), self.k_tiles(entry));

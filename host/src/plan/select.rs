@@ -134,7 +134,8 @@ pub(crate) fn can_store(entry: &Entry, n: u32) -> bool {
     entry.op != Op::GemmPingPong || whole_steps(n, entry.output.bytes()) == n
 }
 
-/// Rows at which [`taken`] asks what a call takes: in steps of 8 rows as far as boxes are cut to them and tiles are few, then wider.
+/// Rows at which [`taken`] asks what a call takes: in steps of 8 rows as far as boxes are cut to them and tiles are
+/// few, then wider.
 fn sampled_rows(max_m: u32) -> impl Iterator<Item = u32> {
     let steps = [(8, 1024), (64, 16_384), (1 << 14, 1 << 19)];
     let rows = steps.into_iter().flat_map(|(step, end): (u32, u32)| (0..end / step).map(move |i| (i + 1) * step));
@@ -259,10 +260,10 @@ mod tests {
             (512, 4608, 12288, [128, 144], Whole),
             (512, 12288, 1536, TURNS_TILE, Whole),
             (512, 6144, 12288, TURNS_TILE, Whole),
-            (128, 12288, 6144, [64, 192], Whole),
+            (128, 12288, 6144, [128, 96], Whole),
             (128, 4608, 12288, [64, 96], Whole),
             (128, 6144, 12288, [64, 96], Whole),
-            (128, 12288, 1536, [64, 192], Whole),
+            (128, 12288, 1536, [128, 96], Whole),
             (64, 8192, 8192, [64, 64], Whole),
             (16, 12288, 6144, [64, 96], Whole),
             (16, 6144, 12288, [64, 64], Columns(48)),
