@@ -1,8 +1,9 @@
 //! GEMM on 8-bit operands against cuBLASLt, in turns, in one run: with sums that cuBLASLt promotes to f32, as ours are, and
 //! with its fast accumulation, which keeps them in the tensor cores.
 //!
-//! Ours is timed with each of its tiles. Before a shape is timed, the errors of all three against the product in f64 are measured, with results in f32, so that
-//! the rounding of the result does not hide them; ours must not be larger than those of cuBLASLt without fast accumulation.
+//! Ours is timed with each of its tiles. Before a shape is timed, the errors of all three against the product in f64
+//! are measured, with results in f32, so that the rounding of the result does not hide them; ours must not be larger
+//! than those of cuBLASLt without fast accumulation.
 
 mod support;
 

@@ -139,8 +139,8 @@ impl Bench<'_> {
         operands.result(operands.extents[0])
     }
 
-    /// Each tile whole, cut into parts and cut into runs, and 64×64 with as few columns as make one wave, beside what a plan chooses
-    /// by itself and what it takes where no call may start before the one ahead has ended.
+    /// Each tile whole, cut into parts and cut into runs, and 64×64 with as few columns as make one wave, beside what a
+    /// plan chooses by itself and what it takes where no call may start before the one ahead has ended.
     fn cuts(&self, report: &mut Report) -> Result<()> {
         let cut = [[128, 256], [128, 128], [64, 128], [128, 64], [64, 64]];
         let whole = [[128, 192], [128, 176], [128, 144], [128, 96], [64, 192], [64, 96]];

@@ -125,7 +125,8 @@ fn late_world(case: &Case, seed: u64, comes_at: &[u64], plant: Option<Plant>) ->
     (world, plan)
 }
 
-/// Peers are waited for in the order of ranks, and none comes later than the deadline allows: roles that stand behind all of these waits must not give up.
+/// Peers are waited for in the order of ranks, and none comes later than the deadline allows: roles that stand behind
+/// all of these waits must not give up.
 #[test]
 fn ranks_that_come_late_one_after_the_other_are_waited_for() {
     let late = LONG / 10 * 8;

@@ -1,13 +1,13 @@
 //! Model of slots and credits over three calls, across the wrap of the epoch: the kernel's roles on every rank.
 //!
 //! One thread is one rank; it runs the roles that reach other ranks one after the other, with the CTA's own barriers
-//! open (the models of the rings and the hand-over have those). A rank that owns no rows waits for nobody's partials and
-//! may run ahead of its peers: only credits hold it back.
+//! open (the models of the rings and the hand-over have those). A rank that owns no rows waits for nobody's partials
+//! and may run ahead of its peers: only credits hold it back.
 
 mod model_machine;
 
 use loom::thread;
-use model_machine::{Agent, Cta, Mutant, Problem, check, d_panel};
+use model_machine::{Agent, Cta, Mutant, Open, Problem, check, d_panel};
 use std::sync::Arc;
 use tilewire_kernels::abi::GemmReduceScatterArgs;
 use tilewire_kernels::abi::{Placement, Transport};
@@ -78,7 +78,7 @@ where
         let memory = Arc::new(problem.memory::<K::Config>(FIRST_EPOCH));
         let agent = |rank: Rank| {
             let mut cta = Cta::<K::Config>::new(memory.clone(), mutant);
-            (cta.d, cta.barriers_are_open, cta.words_are_fresh) = (problem.d(rank), true, words_are_fresh);
+            (cta.d, cta.open, cta.words_are_fresh) = (problem.d(rank), Open::All, words_are_fresh);
             cta.start().agent(Role::Producer)
         };
         let mut agents: Vec<_> = problem.ranks().map(|rank| (agent(rank), rank)).collect();

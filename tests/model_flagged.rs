@@ -1,14 +1,14 @@
-//! Model of flagged words over three calls, across the wrap of the epoch: the consumers on every rank, which send, take and
-//! leave.
+//! Model of flagged words over three calls, across the wrap of the epoch: the consumers on every rank, which send, take
+//! and leave.
 //!
-//! Words are relaxed: what a flag says is only that its own word is of this call. A rank that owns no rows waits for nobody's
-//! words and may run ahead of its peers: only credits hold it back. One that runs too far takes away what a peer still waits
-//! for, and the peer waits for ever.
+//! Words are relaxed: what a flag says is only that its own word is of this call. A rank that owns no rows waits for
+//! nobody's words and may run ahead of its peers: only credits hold it back. One that runs too far takes away what a
+//! peer still waits for, and the peer waits for ever.
 
 mod model_machine;
 
 use loom::thread;
-use model_machine::{Agent, Cta, Mutant, Problem, check, d_panel};
+use model_machine::{Agent, Cta, Mutant, Open, Problem, check, d_panel};
 use std::sync::Arc;
 use tilewire_kernels::abi::{Placement, Transport};
 use tilewire_kernels::comm::route::chunk_of;
@@ -46,7 +46,7 @@ fn model(name: &str, preemptions: usize, m: u32, world: u32, words_are_fresh: bo
         let memory = Arc::new(problem.memory::<Config>(FIRST_EPOCH));
         let agent = |rank: Rank| {
             let mut cta = Cta::<Config>::new(memory.clone(), mutant);
-            (cta.d, cta.barriers_are_open, cta.words_are_fresh) = (problem.d(rank), true, words_are_fresh);
+            (cta.d, cta.open, cta.words_are_fresh) = (problem.d(rank), Open::All, words_are_fresh);
             cta.start().agent(Role::Producer)
         };
         let mut agents: Vec<_> = problem.ranks().map(|rank| (agent(rank), rank)).collect();

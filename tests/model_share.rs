@@ -1,13 +1,13 @@
-//! Model of the sums that CTAs of a plain GEMM leave for each other where tiles are cut along K: the kernel's roles on two
-//! and three CTAs, over two calls.
+//! Model of the sums that CTAs of a plain GEMM leave for each other where tiles are cut along K: the kernel's roles on
+//! two and three CTAs, over two calls.
 //!
-//! One thread is one CTA, which runs its roles one after the other with its own barriers open. A call ends before the next
-//! one begins, as on a stream.
+//! One thread is one CTA, which runs its roles one after the other with its own barriers open. A call ends before the
+//! next one begins, as on a stream.
 
 mod model_machine;
 
 use loom::thread;
-use model_machine::{Agent, Cta, D_STRIDE, Memory, Mutant, check, d_panel, multiplied, shared};
+use model_machine::{Agent, Cta, D_STRIDE, Memory, Mutant, Open, check, d_panel, multiplied, shared};
 use std::sync::Arc;
 use tilewire_kernels::abi::{GemmArgs, Wait, WaitKind, Watchdog};
 use tilewire_kernels::collective::share::{Shares, acc_bytes, word_offset};
@@ -134,7 +134,7 @@ fn model(name: &str, preemptions: usize, work: Work, mutant: Option<Mutant>) {
         for _ in 0..CALLS {
             let ctas = (0..work.ctas).map(|cta| {
                 let mut of = Cta::<Config>::new(memory.clone(), mutant);
-                (of.d, of.barriers_are_open) = (D, true);
+                (of.d, of.open) = (D, Open::All);
                 (of.start().agent(Role::Consumer(0)), CtaPosition { cta, num_ctas: work.ctas })
             });
             let mut ctas: Vec<_> = ctas.collect();

@@ -1,10 +1,10 @@
-//! Model of consumers that take turns over ranks: tiles of other owners and own ones between them, through the buffers that
-//! the loader fills or hands on empty. Storer, loader and both consumers of one CTA.
+//! Model of consumers that take turns over ranks: tiles of other owners and own ones between them, through the buffers
+//! that the loader fills or hands on empty. Storer, loader and both consumers of one CTA.
 
 mod model_machine;
 
 use loom::thread;
-use model_machine::{Agent, Cta, Mutant, Problem, Timing, check, d_panel};
+use model_machine::{Agent, Cta, Mutant, Open, Problem, Timing, check, d_panel};
 use std::sync::Arc;
 use tilewire_kernels::abi::{GemmReduceScatterArgs, Mix, Placement, Transport};
 use tilewire_kernels::collective::ping_pong::HALVES;
@@ -56,7 +56,7 @@ impl Case {
 fn model(name: &str, preemptions: usize, case: Case, timing: Timing, mutant: Option<Mutant>) {
     let (transport, placement) = (Transport::Push, Placement::Epilogue);
     let Case { world, tiles, .. } = case;
-    let problem = Problem { m: C::TILE_M * world, n: tiles * C::TILE_N, k: 0, world, transport, placement };
+    let problem = Problem { m: C::TILE_M * world, n: tiles * C::TILE_N, k: C::TILE_K, world, transport, placement };
     check(name, preemptions, move || {
         let memory = problem.memory::<C>(EPOCH);
         let own = problem.workspace::<C>(RANK);
@@ -70,7 +70,7 @@ fn model(name: &str, preemptions: usize, case: Case, timing: Timing, mutant: Opt
         }
         let memory = Arc::new(memory);
         let mut cta = Cta::<C>::new(memory.clone(), mutant);
-        (cta.d, cta.timing) = (problem.d(RANK), timing);
+        (cta.d, cta.timing, cta.open) = (problem.d(RANK), timing, Open::Operands);
         let cta = cta.start_by(K::setup);
         let args = GemmReduceScatterArgs { mix: case.mixed_tiles().mix, ..problem.args::<C>(RANK) };
         let move_as = move |m: Agent<C>| {

@@ -17,10 +17,11 @@ pub const PANEL_BYTES: u32 = PANEL_ROWS * ROW_BYTES;
 /// consumers go on at once however slowly the storer's copies are read. Measured on an H200: pushing over NVLink costs a
 /// third less than with two.
 pub const PANEL_BUFS: u32 = 4;
-/// Panel buffers of a consumer of kernels that store to their own GPU, or whose CTAs have a tile or two in a whole call: one is
-/// filled while the one before is read. What four would take is a stage or two more of the operand ring. Measured on H200s: the plain
-/// product gains 2 to 6 % where one wave is all, and nothing is lost elsewhere (`docs/performance.md`); 128×8192×28672 over two
-/// GPUs takes 76.0 µs with six stages and four buffers, 73.1 with seven and two, 72.2 with eight and one.
+/// Panel buffers of a consumer of kernels that store to their own GPU, or whose CTAs have a tile or two in a whole
+/// call: one is filled while the one before is read. What four would take is a stage or two more of the operand ring.
+/// Measured on H200s: the plain product gains 2 to 6 % where one wave is all, and nothing is lost elsewhere
+/// (`docs/performance.md`); 128×8192×28672 over two GPUs takes 76.0 µs with six stages and four buffers, 73.1 with
+/// seven and two, 72.2 with eight and one.
 pub const FEW_PANEL_BUFS: u32 = 2;
 /// Shared memory one CTA may have on sm_90 (227 KiB).
 pub const MAX_SMEM_BYTES: u32 = 232_448;

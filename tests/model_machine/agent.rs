@@ -26,6 +26,16 @@ pub enum Timing {
     Late,
 }
 
+/// Barriers of a CTA that end every wait at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    None,
+    /// Those of the operands' stages, which hold zeros: a model of what goes on behind the main loop.
+    Operands,
+    /// A model of what goes on between ranks, which runs a CTA's roles one after the other.
+    All,
+}
+
 /// One CTA: its shared memory, and the global memory it sees.
 pub struct Cta<C> {
     pub memory: Arc<Memory>,
@@ -34,9 +44,7 @@ pub struct Cta<C> {
     pub watchdog: Option<Watchdog>,
     /// This rank's D.
     pub d: GlobalAddr,
-    /// Barriers of the CTA end every wait at once: a model of what goes on between ranks, which runs a CTA's roles one
-    /// after the other.
-    pub barriers_are_open: bool,
+    pub open: Open,
     /// Loads of words find the latest value. Else they find any that the memory order allows, which multiplies the
     /// interleavings of models with many words.
     pub words_are_fresh: bool,
@@ -55,7 +63,7 @@ impl<C: TileConfig> Cta<C> {
             timing: Timing::Early,
             watchdog: None,
             d: GlobalAddr(0),
-            barriers_are_open: false,
+            open: Open::None,
             words_are_fresh: false,
             panels: (0..barriers_off / PANEL_BYTES).map(|_| Payload::new(0)).collect(),
             barriers: (0..num_barriers).map(|_| Barrier::new()).collect(),
@@ -91,6 +99,15 @@ impl<C: TileConfig> Cta<C> {
     #[track_caller]
     fn barrier(&self, bar: Mbarrier) -> &Barrier {
         &self.barriers[((bar.0.0 - C::SMEM.full().0.0) / Mbarrier::BYTES) as usize]
+    }
+
+    /// Whether every wait for `bar` ends at once.
+    fn is_open(&self, bar: Mbarrier) -> bool {
+        match self.open {
+            Open::None => false,
+            Open::Operands => matches!(C::SMEM.name_of(bar).0, "full" | "empty"),
+            Open::All => true,
+        }
     }
 
     /// Asserts that the fault record names one of `waits` (role and kind).
@@ -182,7 +199,7 @@ impl<C: TileConfig> Agent<C> {
     /// Completes `bytes` of a copy on `bar`.
     pub fn complete_bytes(&self, bar: Mbarrier, bytes: u32) {
         let barrier = self.cta.barrier(bar);
-        if !self.cta.barriers_are_open {
+        if !self.cta.is_open(bar) {
             barrier.complete(bytes, self.order(Mutant::RelaxedCopy, Ordering::Release));
             self.cta.memory.waiting.note_write(barrier.key());
         }
@@ -190,7 +207,7 @@ impl<C: TileConfig> Agent<C> {
 
     fn arrive_with(&self, bar: Mbarrier, arrivals: u32, bytes: u32) {
         let (name, barrier) = (C::SMEM.name_of(bar).0, self.cta.barrier(bar));
-        if !self.cta.barriers_are_open && !self.is(Mutant::NoArrive(name)) {
+        if !self.cta.is_open(bar) && !self.is(Mutant::NoArrive(name)) {
             barrier.arrive(arrivals, bytes, self.order(Mutant::RelaxedArrive(name), Ordering::Release));
             self.cta.memory.waiting.note_write(barrier.key());
         }
@@ -229,7 +246,7 @@ impl<C: TileConfig> Mbarriers for Agent<C> {
 
     fn try_wait_parity(&self, bar: Mbarrier, parity: Parity) -> bool {
         let name = C::SMEM.name_of(bar).0;
-        if self.cta.barriers_are_open || self.is(Mutant::NoWait(self.role, name)) {
+        if self.cta.is_open(bar) || self.is(Mutant::NoWait(self.role, name)) {
             return true;
         }
         let order = self.order(Mutant::RelaxedWait(name), Ordering::Acquire);

@@ -2,12 +2,12 @@
 //!
 //! One loom thread is one role. Payload (shared-memory panels, slots, D) is one number a panel, in cells whose accesses
 //! loom checks for races; barriers and words are atomics with the orders that the machine traits promise, no more. What
-//! the hardware does asynchronously, the copy engine and the tensor cores, touches its memory at both ends of the time in
-//! which it may: at issue and at the wait. A conflicting access between the two is a race at one of the ends, or shows as
-//! a changed or poisoned value.
+//! the hardware does asynchronously, the copy engine and the tensor cores, touches its memory at both ends of the time
+//! in which it may: at issue and at the wait. A conflicting access between the two is a race at one of the ends, or
+//! shows as a changed or poisoned value.
 //!
-//! [`Mutant`]s are changes to this machine; each stands for the same mistake in the code that runs on it, and each test of
-//! one names the message by which the model notices.
+//! [`Mutant`]s are changes to this machine; each stands for the same mistake in the code that runs on it, and each test
+//! of one names the message by which the model notices.
 #![allow(dead_code, unused_imports, reason = "each model uses the part it needs")]
 
 mod agent;
@@ -20,7 +20,7 @@ mod waiting;
 mod watch;
 mod world;
 
-pub use agent::{Agent, Cta, Timing};
+pub use agent::{Agent, Cta, Open, Timing};
 pub use engine::operand_value;
 pub use memory::{D_STRIDE, Memory, Payload, d_panel};
 pub use tensor::{Acc, multiplied, shared};
@@ -31,7 +31,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tilewire_kernels::shape::Role;
 
-/// A change to the machine that a model must notice. Names are those of `SmemPlan::name_of` and of the workspace's words.
+/// A change to the machine that a model must notice. Names are those of `SmemPlan::name_of` and of the workspace's
+/// words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// This role passes barriers of this name without waiting.

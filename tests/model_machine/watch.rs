@@ -5,12 +5,12 @@ use loom::sync::atomic::Ordering;
 use loom::thread;
 use tilewire_kernels::abi::Wait;
 use tilewire_kernels::config::TileConfig;
-use tilewire_kernels::machine::{Aborted, NeighbourKernels, Reread, Watch};
+use tilewire_kernels::machine::{Aborted, NeighbourKernels, Settle, Watch};
 
 /// A deadline that never passes.
 pub const FOREVER: u64 = 0;
 
-impl<C: TileConfig> Reread for Agent<C> {}
+impl<C: TileConfig> Settle for Agent<C> {}
 
 impl<C: TileConfig> NeighbourKernels for Agent<C> {}
 

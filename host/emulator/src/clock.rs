@@ -1,9 +1,10 @@
 //! Who knows of what: vector clocks for the happens-before relation.
 //!
 //! A *lane* is one sequence of accesses that become known in order. Each agent has five (its own accesses, its bulk
-//! stores' reads, their writes, the reads of its wgmma groups, and its flagged words), because the copy engine and the tensor
-//! cores run beside the agent and are waited for separately, and words are known to whoever finds them. Each mbarrier has one: the copies that complete on it become known
-//! phase by phase. Clocks are sparse, so that an agent pays only for what it has heard of.
+//! stores' reads, their writes, the reads of its wgmma groups, and its flagged words), because the copy engine and the
+//! tensor cores run beside the agent and are waited for separately, and words are known to whoever finds them. Each
+//! mbarrier has one: the copies that complete on it become known phase by phase. Clocks are sparse, so that an agent
+//! pays only for what it has heard of.
 
 /// Number of a lane.
 pub(super) type Lane = u32;

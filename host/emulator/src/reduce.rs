@@ -83,7 +83,8 @@ impl World {
         self.store_finished(me, rows, finish.as_ref(), (dst, job.dst_stride), element)
     }
 
-    /// Finishes rows, rounds them and stores them one `stride` after the other from `dst` on, with plain stores. All are equally long.
+    /// Finishes rows, rounds them and stores them one `stride` after the other from `dst` on, with plain stores. All
+    /// are equally long.
     pub(super) fn store_finished<'a>(
         &mut self,
         me: usize,

@@ -5,7 +5,7 @@ use super::trace::EventKind;
 use super::violation::Failure;
 use super::world::{Look, Status, World};
 use crate::kernels::abi::{FaultRecord, Wait, Watchdog};
-use crate::kernels::machine::{Aborted, NeighbourKernels, Reread, Stopwatch, Watch};
+use crate::kernels::machine::{Aborted, NeighbourKernels, Settle, Stopwatch, Watch};
 use crate::kernels::shape::GlobalAddr;
 
 /// When a wait began.
@@ -13,7 +13,7 @@ pub struct Patience {
     start_ns: u64,
 }
 
-impl Reread for Agent<'_> {}
+impl Settle for Agent<'_> {}
 
 impl NeighbourKernels for Agent<'_> {}
 

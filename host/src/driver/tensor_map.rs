@@ -94,7 +94,8 @@ pub fn check(matrix: &Matrix<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The tensor map of a matrix: boxes of `box_rows` rows, in shared memory [`ROW_BYTES`] apart with the 128-byte swizzle, and zeros outside the matrix.
+/// The tensor map of a matrix: boxes of `box_rows` rows, in shared memory [`ROW_BYTES`] apart with the 128-byte
+/// swizzle, and zeros outside the matrix.
 ///
 /// # Errors
 /// Those of [`check`], and [`Error::Driver`].

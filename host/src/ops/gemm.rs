@@ -118,11 +118,12 @@ impl GemmBuilder<'_> {
         self
     }
 
-    /// Whether a call may start while the last CTAs of the call ahead of it in its stream still end
-    /// (programmatic dependent launch); it may unless told otherwise. It touches no memory before that one has ended, so
-    /// results are the same. What it takes early is SMs that other streams could use, so a call with an [`Self::sm_margin`],
-    /// and one in a world whose ranks share a GPU, never does; nor does any with a driver older than CUDA 12.3, which could
-    /// not capture it in a graph. Nor do calls that would lose by it, of several rows of tiles that are cut along K or hold 64 rows.
+    /// Whether a call may start while the last CTAs of the call ahead of it in its stream still end (programmatic
+    /// dependent launch); it may unless told otherwise. It touches no memory before that one has ended, so results are
+    /// the same. What it takes early is SMs that other streams could use, so a call with an [`Self::sm_margin`], and
+    /// one in a world whose ranks share a GPU, never does; nor does any with a driver older than CUDA 12.3, which could
+    /// not capture it in a graph. Nor do calls that would lose by it, of several rows of tiles that are cut along K or
+    /// hold 64 rows.
     pub fn dependent_launch(mut self, is_wanted: bool) -> Self {
         self.dependent_launch = is_wanted;
         self

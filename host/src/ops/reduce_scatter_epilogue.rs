@@ -14,9 +14,10 @@ fn take(addr: &mut GlobalAddr) -> GlobalAddr {
 }
 
 impl GemmReduceScatter {
-    /// Runs one call as [`Self::run`] does, with an epilogue on each rank's rows of the sum: `epilogues[r]` on rank r. C and residual have the shape of
-    /// `d[r]`, the bias is 1 × n, all of D's type; scales are 1 × 1 of f32: of 16-bit operands factors of this rank's
-    /// rows of the sum, of 8-bit operands factors of this rank's partial. Each addend is added once, not once a rank.
+    /// Runs one call as [`Self::run`] does, with an epilogue on each rank's rows of the sum: `epilogues[r]` on rank r.
+    /// C and residual have the shape of `d[r]`, the bias is 1 × n, all of D's type; scales are 1 × 1 of f32: of 16-bit
+    /// operands factors of this rank's rows of the sum, of 8-bit operands factors of this rank's partial. Each addend
+    /// is added once, not once a rank.
     ///
     /// # Errors
     /// As [`Self::run`], and as [`Self::launch_with`].

@@ -119,7 +119,7 @@ mod tests {
             ("ld.f32 %f1, [%rd1+4]; // scale", "ld.param.f32 %f1, [k_param_0+4]; // scale"),
         ] {
             let copied = load.replace("%rd1", "%rd9");
-            let copy = "\tmov.b64 \t%rd7, %rd1;\n\t// opaque: %rd7\n\tmov.b64 %rd9, %rd7;\n";
+            let copy = "\tmov.b64 \t%rd7, %rd1;\n\t// kept: %rd7\n\tmov.b64 %rd9, %rd7;\n";
             for load in [load.to_string(), format!("{copy}\t{copied}")] {
                 let expected = if load.contains("%rd9") { format!("{copy}\t{read}") } else { read.to_string() };
                 let text = kernel(&format!("{ROOT}\t{load}"));

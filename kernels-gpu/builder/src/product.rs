@@ -22,8 +22,8 @@ pub enum Origin {
     },
 }
 
-/// Set to 1, this environment variable makes every lane of a warp arrive at barriers, instead of one after the others' accesses: for
-/// racecheck, which sees no order otherwise. Such kernels are slower, and never stored.
+/// Set to 1, this environment variable makes every lane of a warp arrive at barriers, instead of one after the others'
+/// accesses: for racecheck, which sees no order otherwise. Such kernels are slower, and never stored.
 pub const EVERY_LANE_VAR: &str = "TILEWIRE_EVERY_LANE_ARRIVES";
 
 /// The builder of tilewire's kernels, whose crate lies in `crate_dir`.

@@ -42,9 +42,9 @@ pub fn finish_of<M: Epilogue<C>, C: TileConfig>(m: &M, args: &EpilogueArgs, col:
     Finish::new(args, alpha, col, cols, C::OUT.bytes())
 }
 
-/// Consumer: finishes the panels of the tile that starts at column `col` and hands them to the storer. `peers` is this rank and the number of ranks
-/// where peers' panels come before what the epilogue adds: they are added in rank order, the own panel rounded like
-/// everyone's, before the sum is finished.
+/// Consumer: finishes the panels of the tile that starts at column `col` and hands them to the storer. `peers` is this
+/// rank and the number of ranks where peers' panels come before what the epilogue adds: they are added in rank order,
+/// the own panel rounded like everyone's, before the sum is finished.
 #[expect(clippy::too_many_arguments, reason = "who adds what to which tile")]
 #[inline(always)]
 pub fn finish_panels<M: Mbarriers + Watch + Epilogue<C>, C: TileConfig, const BUFS: u32>(

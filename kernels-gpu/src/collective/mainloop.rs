@@ -11,8 +11,8 @@ use crate::shape::SmemAddr;
 /// Columns of a box of 16-bit elements.
 const MN_BOX_COLS: u32 = ROW_BYTES / 2;
 
-/// Producer: brings stages `k_begin..k_end` along K of the tile whose first row of D is `row` and first column `col`. `a_box`
-/// and `b_box` are the boxes of their tensor maps: `C::A_BOX` and `C::B_BOX`, or those cut to what exists.
+/// Producer: brings stages `k_begin..k_end` along K of the tile whose first row of D is `row` and first column `col`.
+/// `a_box` and `b_box` are the boxes of their tensor maps: `C::A_BOX` and `C::B_BOX`, or those cut to what exists.
 #[inline(always)]
 pub fn load_operands<M: Mbarriers + Watch + BulkCopy, C: TileConfig, const STAGES: u32>(
     ring: &OperandRing<'_, M, STAGES>,
@@ -62,8 +62,8 @@ fn load_operand<M: BulkCopy>(
     }
 }
 
-/// Consumer `consumer`: multiplies `k_tiles` stages into `acc`, which is overwritten (zeros when there is none). Of its half
-/// of A and of B so many rows exist as `rows` says.
+/// Consumer `consumer`: multiplies `k_tiles` stages into `acc`, which is overwritten (zeros when there is none). Of its
+/// half of A and of B so many rows exist as `rows` says.
 ///
 /// One multiplication stays in flight: a stage is released when the next one's has been issued.
 #[inline(always)]
@@ -89,8 +89,8 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
         let operands = [stage.plus(a_offset), stage.plus(C::A_BOX.total_bytes())];
         ring.m.issue_mma_of_rows(acc, operands, rows, accumulate);
     };
-    // The first stage by itself: of a multiplication that never accumulates ptxas knows that it reads no sums. Zeros would be made
-    // between tiles, 4 cycles for two registers, while the tensor cores have nothing to do.
+    // The first stage by itself: of a multiplication that never accumulates ptxas knows that it reads no sums. Zeros
+    // would be made between tiles, 4 cycles for two registers, while the tensor cores have nothing to do.
     let mut outcome = ring.consumer_wait(*state).map(drop);
     let mut reading = ring.consumer_take_over(*state);
     issue(acc, &reading, false);
@@ -98,8 +98,8 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
     let mut k_tile = 1;
     while k_tile < k_tiles {
         if outcome.is_ok() {
-            // Whoever gives up multiplies on, whatever lies there, releases nothing and leaves behind the loop: left in the middle,
-            // ptxas would keep nothing of it in uniform registers, and with a multiplication running serialise them all (C7518).
+            // Whoever gives up multiplies on, whatever lies there, releases nothing and leaves behind the loop: left in
+            // the middle, ptxas would keep nothing of it in uniform registers, and serialise multiplications (C7518).
             outcome = ring.consumer_wait(*state).map(drop);
         }
         let slot = ring.consumer_take_over(*state);
@@ -119,9 +119,9 @@ pub fn multiply<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STA
     outcome
 }
 
-/// The same where sums are promoted, of at least one stage. No multiplication stays in flight: while one consumer adds, the other's keeps the tensor
-/// cores busy, if whoever adds issues its next one before that ends. So all that the next one needs is found while this one
-/// runs: where its operands lie, and mostly that they are there.
+/// The same where sums are promoted, of at least one stage. No multiplication stays in flight: while one consumer adds,
+/// the other's keeps the tensor cores busy, if whoever adds issues its next one before that ends. So all that the next
+/// one needs is found while this one runs: where its operands lie, and mostly that they are there.
 #[inline(always)]
 fn multiply_promoted<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, const STAGES: u32>(
     ring: &OperandRing<'_, M, STAGES>,

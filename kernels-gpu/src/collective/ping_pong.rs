@@ -1,7 +1,7 @@
 //! Two consumers that multiply whole tiles in turns: while one writes its sums, the other has the tensor cores.
 //!
-//! A stage is read by one consumer, whose tile it belongs to. Turns are what keeps the other from waiting for stages of a
-//! later lap: a barrier tells laps apart by parity alone.
+//! A stage is read by one consumer, whose tile it belongs to. Turns are what keeps the other from waiting for stages of
+//! a later lap: a barrier tells laps apart by parity alone.
 
 use super::setup::{OperandRing, init_barriers_for, panel_ring};
 use crate::abi::WaitKind;
@@ -40,8 +40,8 @@ impl Turn {
         Self::at(consumer)
     }
 
-    /// Before turn `turn` of the CTA: even ones are consumer 0's. For the first of all, on a fresh barrier, the phase before the
-    /// first counts as completed.
+    /// Before turn `turn` of the CTA: even ones are consumer 0's. For the first of all, on a fresh barrier, the phase
+    /// before the first counts as completed.
     #[inline(always)]
     pub const fn at(turn: u32) -> Self {
         let (nth, consumer) = div_rem(turn, 2);
@@ -64,8 +64,8 @@ impl Turn {
     }
 }
 
-/// Consumer: multiplies `k_tiles` stages, at least one, into the accumulators of both halves, which are overwritten, and calls `issued` when the last multiplication has been issued. The first `rows` rows of each half of A
-/// exist.
+/// Consumer: multiplies `k_tiles` stages, at least one, into the accumulators of both halves, which are overwritten.
+/// Calls `issued` once the last multiplication has been issued. The first `rows` rows of each half of A exist.
 ///
 /// One stage stays in flight, as in [`super::mainloop::multiply`].
 #[inline(always)]
@@ -114,8 +114,8 @@ pub fn multiply_whole<M: Mbarriers + Watch + WarpgroupMma<C>, C: TileConfig, con
     outcome
 }
 
-/// Storer: takes every panel, of both halves, of the `turn`-th tile of the CTA, and gives each to `store(half, panel, source)`,
-/// which issues bulk stores or none. Every source has been read when it returns.
+/// Storer: takes every panel, of both halves, of the `turn`-th tile of the CTA, and gives each to `store(half, panel,
+/// source)`, which issues bulk stores or none. Every source has been read when it returns.
 #[inline(always)]
 pub fn store_whole<M: Mbarriers + Watch + BulkCopy, C: TileConfig>(
     m: &M,

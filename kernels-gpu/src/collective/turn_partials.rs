@@ -1,9 +1,10 @@
-//! Panels of consumers that take turns, over ranks: what [`super::partials`] is for consumers that multiply together, for tiles
-//! of any owner in any order.
+//! Panels of consumers that take turns, over ranks: what [`super::partials`] is for consumers that multiply together,
+//! for tiles of any owner in any order.
 //!
-//! Each tile is one consumer's, both halves of it, and goes through that consumer's buffers. The loader fills a buffer with a
-//! peer's panel, or hands it on empty where there is none to add: without peers, and for other owners. The consumer leaves its
-//! result in the last of them, and the storer frees it. What one consumer adds, the other's multiplications hide.
+//! Each tile is one consumer's, both halves of it, and goes through that consumer's buffers. The loader fills a buffer
+//! with a peer's panel, or hands it on empty where there is none to add: without peers, and for other owners. The
+//! consumer leaves its result in the last of them, and the storer frees it. What one consumer adds, the other's
+//! multiplications hide.
 
 use super::epilogue::for_each_panel;
 use super::partials::sum_over_ranks;
@@ -12,7 +13,7 @@ use super::setup::partial_ring;
 use crate::abi::WaitKind;
 use crate::config::{PANEL_BUFS, PANEL_BYTES, ROW_BYTES, TileConfig};
 use crate::layout::slot::TileExtent;
-use crate::machine::{Aborted, BulkCopy, Mbarriers, Reread, ThreadRole, WarpgroupMma, Watch};
+use crate::machine::{Aborted, BulkCopy, Mbarriers, Settle, ThreadRole, WarpgroupMma, Watch};
 use crate::pipeline::state::PipelineState;
 use crate::pipeline::wait::wait_mbarrier;
 use crate::shape::{GlobalAddr, MAX_WORLD, Role, SmemAddr, WARPS_PER_WARPGROUP, div_rem, max};
@@ -65,13 +66,14 @@ impl TurnUses {
     }
 }
 
-/// What a role keeps of its turn's tile, in one register: how much exists, whether it is an own one, and who adds to it.
+/// What a role keeps of its turn's tile, in one register: how much exists, whether it is an own one, and who adds to
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnTile(u32);
 
 impl TurnTile {
-    /// A tile of which `extent` exists, and to which `ranks` ranks add in rank order, this one being `rank`; of another owner
-    /// where `ranks` is `None`: then only this rank adds.
+    /// A tile of which `extent` exists, and to which `ranks` ranks add in rank order, this one being `rank`; of another
+    /// owner where `ranks` is `None`: then only this rank adds.
     #[inline(always)]
     pub const fn new<C: TileConfig>(extent: TileExtent, rank: u32, ranks: Option<u32>) -> Self {
         const { assert!(MAX_WORLD <= 8, "three bits for a rank and four for their number") };
@@ -82,9 +84,9 @@ impl TurnTile {
         }
     }
 
-    /// The same, found by now: see [`Reread::settle`].
+    /// The same, found by now: see [`Settle::settle`].
     #[inline(always)]
-    pub fn settled<M: Reread>(self, m: &M) -> Self {
+    pub fn settled<M: Settle>(self, m: &M) -> Self {
         Self(m.settle(self.0))
     }
 
@@ -100,8 +102,8 @@ impl TurnTile {
         (self.0 / 2 % 8, self.0 / 16 % 16)
     }
 
-    /// Panels that the loader brings for one panel of it: one for each peer; an empty one where there is none, since the result
-    /// needs a buffer.
+    /// Panels that the loader brings for one panel of it: one for each peer; an empty one where there is none, since
+    /// the result needs a buffer.
     #[inline(always)]
     pub const fn loads(self) -> u32 {
         max(self.who().1 - 1, 1)
@@ -116,7 +118,8 @@ impl TurnTile {
     }
 }
 
-/// Loader: brings the peers' panels of a tile, in rank order, or empty buffers. `slot(peer)` is where that peer's tile lies.
+/// Loader: brings the peers' panels of a tile, in rank order, or empty buffers. `slot(peer)` is where that peer's tile
+/// lies.
 #[inline(always)]
 pub fn load_partials_of<M: ThreadRole, C: TileConfig>(
     m: &M,
@@ -154,10 +157,10 @@ pub fn load_partials_of<M: ThreadRole, C: TileConfig>(
     Ok(())
 }
 
-/// Consumer: adds the peers' panels of one half of `tile` to `own`, in rank order, and hands the sums to the storer. It is the
-/// consumer's half number `nth_half` of all its tiles', after `uses` of its buffers.
+/// Consumer: adds the peers' panels of one half of `tile` to `own`, in rank order, and hands the sums to the storer. It
+/// is the consumer's half number `nth_half` of all its tiles', after `uses` of its buffers.
 #[inline(always)]
-pub fn add_partials_of_half<M: Mbarriers + Watch + Reread + WarpgroupMma<C>, C: TileConfig>(
+pub fn add_partials_of_half<M: Mbarriers + Watch + Settle + WarpgroupMma<C>, C: TileConfig>(
     m: &M,
     uses: u32,
     consumer: u32,
@@ -168,16 +171,21 @@ pub fn add_partials_of_half<M: Mbarriers + Watch + Reread + WarpgroupMma<C>, C: 
     let ring = partial_ring::<M, C, PANEL_BUFS>(m, Role::Consumer(consumer), consumer);
     let mut state = PipelineState::start().advanced_by(uses);
     for_each_panel!(C::PANELS, PANEL => {
-        let own = || m.rounded_panel::<PANEL>(own);
         let who = || tile.settled(m).who();
         let rows = || tile.settled(m).bytes::<C>(nth_half % HALVES * C::PANELS + PANEL) / ROW_BYTES;
-        let mut sum = m.zero_panel();
-        sum_over_ranks::<M, C, PANEL_BUFS>(&ring, &mut state, consumer, &rows, who, own, &mut sum)?;
         if who().1 == 1 {
+            // Nothing to add: as it is, since every instruction here slows the other consumer's multiplications.
             let _freed_by_the_storer = ring.consumer_wait(state)?;
-        }
-        if rows() > 0 {
-            m.store_panel(C::SMEM.panel(consumer, state.index()), &sum);
+            if rows() > 0 {
+                m.store_rounded::<PANEL>(C::SMEM.panel(consumer, state.index()), own);
+            }
+        } else {
+            let own = || m.rounded_panel::<PANEL>(own);
+            let mut sum = m.zero_panel();
+            sum_over_ranks::<M, C, PANEL_BUFS>(&ring, &mut state, consumer, &rows, who, own, &mut sum)?;
+            if rows() > 0 {
+                m.store_panel(C::SMEM.panel(consumer, state.index()), &sum);
+            }
         }
         state.advance();
         // The storer reads the buffer next, and frees it.
@@ -186,10 +194,10 @@ pub fn add_partials_of_half<M: Mbarriers + Watch + Reread + WarpgroupMma<C>, C: 
     Ok(())
 }
 
-/// Storer: takes the results of `tile` and gives each to `store(panel, source)`, which issues bulk stores or none; panels are
-/// counted through both halves. Every source has been read when it returns.
+/// Storer: takes the results of `tile` and gives each to `store(panel, source)`, which issues bulk stores or none;
+/// panels are counted through both halves. Every source has been read when it returns.
 #[inline(always)]
-pub fn store_results_of<M: Mbarriers + Watch + Reread + BulkCopy, C: TileConfig>(
+pub fn store_results_of<M: Mbarriers + Watch + Settle + BulkCopy, C: TileConfig>(
     m: &M,
     at: TurnUses,
     tile: TurnTile,

@@ -14,8 +14,9 @@ use crate::pipeline::state::PipelineState;
 use crate::schedule::raster::Raster;
 use crate::shape::{CtaPosition, Role, div_ceil};
 
-/// The kernel; `STAGES` is `C::STAGES`, `BUFS` is `C::PANEL_BUFS`. It cuts no tiles, and D has the operands' type, since for f32 the registers do not
-/// suffice. Rows of D are whole steps of 16 bytes, as the host sees to: its storer has no registers for their ends.
+/// The kernel; `STAGES` is `C::STAGES`, `BUFS` is `C::PANEL_BUFS`. It cuts no tiles, and D has the operands' type,
+/// since for f32 the registers do not suffice. Rows of D are whole steps of 16 bytes, as the host sees to: its storer
+/// has no registers for their ends.
 pub struct GemmPingPong<C, const STAGES: u32, const BUFS: u32>(core::marker::PhantomData<C>);
 
 #[inline(always)]

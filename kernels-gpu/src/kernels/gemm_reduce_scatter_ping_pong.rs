@@ -8,8 +8,8 @@
 //! | consumer whose turn it is | multiplies, writes its panels | multiplies, adds peers' panels in rank order |
 //! | storer | panels to the owner's slot, then the signal | results to D |
 //!
-//! Tiles are *pushed*, and partials added in the *epilogue*; in which order they come is [`crate::schedule::mixed`]'s. A
-//! mover has 40 registers: what the launch says is read again for each tile.
+//! Tiles are *pushed*, and partials added in the *epilogue*; in which order they come is [`crate::schedule::mixed`]'s.
+//! A mover has 40 registers.
 
 use super::Kernel;
 use super::gemm_reduce_scatter::GemmReduceScatter;
@@ -23,17 +23,17 @@ use crate::comm::route::owner_at_step;
 use crate::comm::signal::{put_signal, tile_tag, wait_signal};
 use crate::config::{PANEL_ROWS, Registers, TileConfig};
 use crate::layout::slot::panel_offset;
-use crate::machine::{Aborted, Mbarriers, PutSignals, Reread, Signals, ThreadRole, WarpgroupRole};
+use crate::machine::{Aborted, Mbarriers, PutSignals, Settle, Signals, ThreadRole, WarpgroupRole};
 use crate::pipeline::state::PipelineState;
 use crate::schedule::chunked::ChunkTile;
 use crate::schedule::mixed::MixedTiles;
 use crate::shape::{CtaPosition, Rank, Role, SmemAddr, div_ceil, div_rem};
 
-/// The kernel; `STAGES` is `C::STAGES`, `BUFS` is `C::PANEL_BUFS`. Columns of D are whole steps of 16 bytes, and tiles start at any row, as the host and
-/// the configuration see to.
+/// The kernel; `STAGES` is `C::STAGES`, `BUFS` is `C::PANEL_BUFS`. K is at least 1, columns of D are whole steps of 16
+/// bytes, and tiles start at any row, as the host and the configuration see to.
 pub struct GemmReduceScatterPingPong<C, const STAGES: u32, const BUFS: u32>(core::marker::PhantomData<C>);
 
-/// One CTA's view of the call: what can be read again, and nothing else.
+/// One CTA's view of the call: what the launch says, and nothing found from it.
 struct Call<'a, C> {
     args: &'a GemmReduceScatterArgs,
     at: CtaPosition,
@@ -52,7 +52,7 @@ struct Destination {
 
 impl Destination {
     #[inline(always)]
-    fn settled<M: Reread>(self, m: &M) -> Self {
+    fn settled<M: Settle>(self, m: &M) -> Self {
         Self { tile: self.tile.settled(m), x: m.settle(self.x), y: m.settle(self.y) }
     }
 }
@@ -62,12 +62,6 @@ impl<'a, C: TileConfig> Call<'a, C> {
     fn new(args: &'a GemmReduceScatterArgs, at: CtaPosition) -> Self {
         const { assert!(C::ROW_ALIGN == 1, "a tile with a lead is added from its slots") };
         Self { args, at, config: core::marker::PhantomData }
-    }
-
-    /// The same, of which nothing has been read yet.
-    #[inline(always)]
-    fn again<M: Reread>(&self, m: &M) -> Self {
-        Self::new(m.reread(self.args), m.relocate(self.at))
     }
 
     #[inline(always)]
@@ -83,22 +77,32 @@ impl<'a, C: TileConfig> Call<'a, C> {
 
     /// The tile of this CTA's turn `turn`, which it has.
     #[inline(always)]
-    fn tile<M: Reread>(&self, m: &M, turn: u32) -> ChunkTile {
+    fn tile<M: Settle>(&self, m: &M, turn: u32) -> ChunkTile {
         let (owner, index) = self.place(m, turn);
-        self.tile_at(m, owner, index)
+        self.tile_at(owner, index)
     }
 
     /// Its owner and its index in the owner's chunk.
     #[inline(always)]
-    fn place<M: Reread>(&self, m: &M, turn: u32) -> (Rank, u32) {
-        let (step, index) = self.again(m).tiles().step_and_index(turn);
-        let (step, index, call) = (m.settle(step), m.settle(index), self.again(m));
-        (owner_at_step(Rank(call.args.rank), call.args.world, step), index)
+    fn place<M: Settle>(&self, m: &M, turn: u32) -> (Rank, u32) {
+        let (step, index) = self.tiles().step_and_index(turn);
+        let (step, index) = (m.settle(step), m.settle(index));
+        (owner_at_step(Rank(self.args.rank), self.args.world, step), index)
     }
 
     #[inline(always)]
-    fn tile_at<M: Reread>(&self, m: &M, owner: Rank, index: u32) -> ChunkTile {
-        tiles::<C>(self.again(m).args).tile_of(owner, index)
+    fn tile_at(&self, owner: Rank, index: u32) -> ChunkTile {
+        tiles::<C>(self.args).tile_of(owner, index)
+    }
+
+    /// First row and column of the tile of this CTA's turn `turn`, if it has one.
+    #[inline(always)]
+    fn start_of<M: Settle>(&self, m: &M, turn: u32) -> Option<(u32, u32)> {
+        if !self.has(turn) {
+            return None;
+        }
+        let tile = self.tile(m, turn);
+        Some((tile.row, tile.col))
     }
 
     #[inline(always)]
@@ -107,16 +111,15 @@ impl<'a, C: TileConfig> Call<'a, C> {
     }
 
     #[inline(always)]
-    fn epoch<M: Signals + Reread>(&self, m: &M) -> u32 {
+    fn epoch<M: Signals + Settle>(&self, m: &M) -> u32 {
         m.settle(m.load_settled_gpu(own_workspace::<C>(self.args).epoch()))
     }
 
     /// What roles keep of `tile`.
     #[inline(always)]
-    fn note<M: Reread>(&self, m: &M, tile: &ChunkTile) -> TurnTile {
-        let args = self.again(m).args;
-        let ranks = if tile.owner.0 == args.rank { Some(args.world) } else { None };
-        TurnTile::new::<C>(tile.extent, args.rank, ranks).settled(m)
+    fn note<M: Settle>(&self, m: &M, tile: &ChunkTile) -> TurnTile {
+        let ranks = if tile.owner.0 == self.args.rank { Some(self.args.world) } else { None };
+        TurnTile::new::<C>(tile.extent, self.args.rank, ranks).settled(m)
     }
 
     #[inline(always)]
@@ -124,12 +127,16 @@ impl<'a, C: TileConfig> Call<'a, C> {
         let ring = operand_ring::<M, C, STAGES>(m, Role::Producer);
         let mut state = PipelineState::start();
         let k_tiles = self.k_tiles();
-        let mut turn = 0;
-        while self.again(m).has(turn) {
-            let tile = self.tile(m, turn);
+        let boxes = [C::A_BOX, C::B_BOX];
+        let middle = k_tiles / 2;
+        let (mut turn, mut next) = (0, self.start_of(m, 0));
+        while let Some((row, col)) = next {
             m.wait_for_previous();
-            load_operands::<M, C, STAGES>(&ring, &mut state, tile.row, tile.col, [0, k_tiles], [C::A_BOX, C::B_BOX])?;
+            load_operands::<M, C, STAGES>(&ring, &mut state, row, col, [0, middle], boxes)?;
+            // Between two tiles, finding the next one is what the consumers would wait for.
             turn += 1;
+            next = self.start_of(m, turn);
+            load_operands::<M, C, STAGES>(&ring, &mut state, row, col, [middle, k_tiles], boxes)?;
         }
         m.let_next_start();
         Ok(())
@@ -138,21 +145,20 @@ impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
     fn store<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
         let mut at = TurnUses::start();
-        while self.again(m).has(at.turn()) {
+        while self.has(at.turn()) {
             let (owner, index) = self.place(m, at.turn());
-            let epoch = self.again(m).epoch(m);
+            let epoch = self.epoch(m);
             // Before the rest of the tile is known: beside it there are no registers to wait for another rank.
-            if owner.0 != self.again(m).args.rank {
+            if owner.0 != self.args.rank {
                 self.wait_credit(m, owner, epoch)?;
             }
-            let of = self.tile_at(m, owner, index);
+            let of = self.tile_at(owner, index);
             let tile = self.note(m, &of);
             let (x, y) = if tile.is_own() { (of.chunk_row, of.col) } else { (owner.0, index) };
             let to = Destination { tile, x, y }.settled(m);
             store_results_of::<M, C>(m, at, tile, |panel, src| self.store_panel(m, to, epoch, panel, src))?;
             if !tile.is_own() {
-                let call = self.again(m);
-                let signal = workspace::<C>(call.args, Rank(to.x)).signal(Rank(call.args.rank), to.y);
+                let signal = workspace::<C>(self.args, Rank(to.x)).signal(Rank(self.args.rank), to.y);
                 put_signal::<0, M>(m, signal, epoch);
             }
             at = at.next::<C>(tile.loads());
@@ -174,18 +180,17 @@ impl<'a, C: TileConfig> Call<'a, C> {
             m.store_box(Operand::D, to.x + half * PANEL_ROWS, to.y + nth * C::PANEL_COLS, src);
             return;
         }
-        let call = self.again(m);
-        let slot = workspace::<C>(call.args, Rank(to.x)).slot(epoch, Rank(call.args.rank), to.y);
+        let slot = workspace::<C>(self.args, Rank(to.x)).slot(epoch, Rank(self.args.rank), to.y);
         m.store_bytes(slot.plus(panel_offset::<C>(half, nth) as u64), src, bytes);
-        if call.args.pace_ns > 0 {
-            m.linger(call.args.pace_ns);
+        if self.args.pace_ns > 0 {
+            m.linger(self.args.pace_ns);
         }
     }
 
     /// Storer: waits until `owner` has consumed what this rank sent it two epochs ago: the slots are free.
     #[inline(always)]
     fn wait_credit<M: ThreadRole>(&self, m: &M, owner: Rank, epoch: u32) -> Result<(), Aborted> {
-        let credit = own_workspace::<C>(self.again(m).args).credit(owner);
+        let credit = own_workspace::<C>(self.args).credit(owner);
         wait_signal(m, Role::Storer, WaitKind::Credit, owner.0, credit, m.settle(epoch).wrapping_sub(2))?;
         // The owner's reads come before the copy engine's next writes.
         m.fence_proxy_async_global();
@@ -196,13 +201,13 @@ impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
     fn load<M: ThreadRole>(&self, m: &M) -> Result<(), Aborted> {
         let (epoch, mut at) = (self.epoch(m), TurnUses::start());
-        while self.again(m).has(at.turn()) {
+        while self.has(at.turn()) {
             let tile = self.tile(m, at.turn());
             let (tile, index) = (self.note(m, &tile), m.settle(tile.index));
             if tile.is_own() {
                 self.wait_partials(m, index, epoch)?;
             }
-            let of_peer = |peer: u32| own_workspace::<C>(self.again(m).args).slot(epoch, Rank(peer), index);
+            let of_peer = |peer: u32| own_workspace::<C>(self.args).slot(epoch, Rank(peer), index);
             load_partials_of::<M, C>(m, at, tile, of_peer)?;
             at = at.next::<C>(tile.loads());
         }
@@ -213,10 +218,9 @@ impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
     fn wait_partials<M: ThreadRole>(&self, m: &M, tile: u32, epoch: u32) -> Result<(), Aborted> {
         let mut peer = 0;
-        while peer < self.again(m).args.world {
-            let call = self.again(m);
-            if peer != call.args.rank {
-                let signal = own_workspace::<C>(call.args).signal(Rank(peer), tile);
+        while peer < self.args.world {
+            if peer != self.args.rank {
+                let signal = own_workspace::<C>(self.args).signal(Rank(peer), tile);
                 wait_signal(m, Role::Loader, WaitKind::Signal, tile_tag(peer, tile), signal, epoch)?;
             }
             peer += 1;
@@ -228,11 +232,11 @@ impl<'a, C: TileConfig> Call<'a, C> {
     #[inline(always)]
     fn consume<M: WarpgroupRole<C>, const STAGES: u32>(&self, m: &M, consumer: u32) -> Result<(), Aborted> {
         let operands = operand_ring::<M, C, STAGES>(m, Role::Consumer(consumer));
-        let k_tiles = || self.again(m).k_tiles();
-        // Counted from 0: of a turn that began as the consumer's number ptxas kept six copies. Uses are a number, since a state
-        // would be two.
+        let k_tiles = || self.k_tiles();
+        // Counted from 0: of a turn that began as the consumer's number ptxas kept six copies. Uses are a number, since
+        // a state would be two.
         let (mut nth, mut uses) = (0, 0);
-        while self.again(m).has(nth * 2 + consumer) {
+        while self.has(nth * 2 + consumer) {
             let turn = nth * 2 + consumer;
             let tile = self.note(m, &self.tile(m, turn));
             let (mut top, mut bottom) = (m.zero_acc(), m.zero_acc());
@@ -267,11 +271,6 @@ fn take_turn<M: WarpgroupRole<C>, C: TileConfig, const STAGES: u32>(
     let mut turn = Turn::at(turn);
     turn.wait::<M, C>(operands.m)?;
     let pass = || turn.pass::<M, C>(operands.m);
-    if cfg!(not(target_arch = "nvptx64")) && k_tiles == 0 {
-        // Models do without stages; on a device there is one, and this branch would cost the uniform registers.
-        pass();
-        return Ok(());
-    }
     // All rows: those past the tensor's end arrive as zeros.
     multiply_whole::<M, C, STAGES>(operands, &mut state, k_tiles, [PANEL_ROWS; 2], top, bottom, pass)
 }

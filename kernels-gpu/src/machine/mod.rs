@@ -1,19 +1,19 @@
 //! What a kernel may ask of the machine it runs on: small traits, each with only the operations that kernels need.
 //!
-//! The unit is a role, not a lane. One agent is the elected producer thread, the storer warp, the elected loader thread or a
-//! consumer warpgroup; what the 128 lanes of a warpgroup do inside one operation is the machine's affair (their
+//! The unit is a role, not a lane. One agent is the elected producer thread, the storer warp, the elected loader thread
+//! or a consumer warpgroup; what the 128 lanes of a warpgroup do inside one operation is the machine's affair (their
 //! arithmetic is in [`crate::layout`], for both machines).
 //!
 //! The methods are safe to call so that everything above this layer can forbid `unsafe`. The promise that makes them so
-//! (only the roles of the launched configuration call them, on the offsets of its shared-memory plan) is made once, where
-//! the GPU machine is created; the emulator and the models check it.
+//! (only the roles of the launched configuration call them, on the offsets of its shared-memory plan) is made once,
+//! where the GPU machine is created; the emulator and the models check it.
 #![forbid(unsafe_code)]
 
 use crate::abi::{Operand, Wait};
 use crate::config::TileConfig;
 use crate::finish::Finish;
 use crate::layout::flagged::FlaggedRows;
-use crate::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, SmemAddr};
+use crate::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr};
 
 /// The watchdog ended a wait, or another agent's watchdog did: leave the kernel, results are void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub struct Aborted;
 
 /// Barriers in shared memory with PTX's semantics: pending arrivals, transaction bytes, phase bit.
 pub trait Mbarriers {
-    /// `mbarrier.init`: the barrier's phases complete after `arrivals` arrivals and all expected bytes. Before any other
-    /// use, by one thread.
+    /// `mbarrier.init`: the barrier's phases complete after `arrivals` arrivals and all expected bytes. Before any
+    /// other use, by one thread.
     fn mbarrier_init(&self, bar: Mbarrier, arrivals: u32);
 
     /// Whether the phase with this parity has completed. Acquires, at CTA scope, what arrivals released. The same
@@ -63,20 +63,8 @@ pub trait Watch {
     }
 }
 
-/// What roles with few registers read again instead of keeping it. Machines that have memory enough keep it.
-pub trait Reread {
-    /// `args`, of which nothing that was read before is kept. Only arguments of the launch.
-    #[inline(always)]
-    fn reread<'a, T>(&self, args: &'a T) -> &'a T {
-        args
-    }
-
-    /// `at`, read anew.
-    #[inline(always)]
-    fn relocate(&self, at: CtaPosition) -> CtaPosition {
-        at
-    }
-
+/// What roles with few registers say of what they keep. Machines that have memory enough say nothing.
+pub trait Settle {
     /// `value`, found by now: of what it was found from nothing is kept to find it later.
     #[inline(always)]
     fn settle(&self, value: u32) -> u32 {
@@ -86,14 +74,14 @@ pub trait Reread {
 
 /// The kernels ahead of this one and behind it in its stream.
 pub trait NeighbourKernels {
-    /// `griddepcontrol.wait`: until the kernel ahead has ended and what it wrote is there; at once if this one was not launched
-    /// before that. In kernels that may be, the producer calls it before it touches global memory, as often as it likes; every
-    /// other role has waited when it starts. Machines on which kernels follow each other do nothing.
+    /// `griddepcontrol.wait`: until the kernel ahead has ended and what it wrote is there; at once if this one was not
+    /// launched before that. In kernels that may be, the producer calls it before it touches global memory, as often as
+    /// it likes; every other role has waited when it starts. Machines on which kernels follow each other do nothing.
     fn wait_for_previous(&self) {}
 
-    /// `griddepcontrol.launch_dependents`: it may start as soon as every CTA has called this or has ended, if it was launched so
-    /// that it may. It waits for this kernel's end before it touches global memory, so this changes no result; machines without
-    /// it do nothing.
+    /// `griddepcontrol.launch_dependents`: it may start as soon as every CTA has called this or has ended, if it was
+    /// launched so that it may. It waits for this kernel's end before it touches global memory, so this changes no
+    /// result; machines without it do nothing.
     fn let_next_start(&self) {}
 }
 
@@ -109,8 +97,8 @@ pub trait Stopwatch {
 pub trait Signals {
     /// `ld.acquire.sys.u32`, the same answer for every thread of the role.
     fn load_acquire_sys(&self, addr: GlobalAddr) -> u32;
-    /// The same where nothing is read on the strength of the answer: `ld.relaxed.sys.u32`, whose latency nobody waits for before the
-    /// value is used.
+    /// The same where nothing is read on the strength of the answer: `ld.relaxed.sys.u32`, whose latency nobody waits
+    /// for before the value is used.
     #[inline(always)]
     fn load_relaxed_sys(&self, addr: GlobalAddr) -> u32 {
         self.load_acquire_sys(addr)
@@ -118,8 +106,8 @@ pub trait Signals {
     /// `ld.acquire.gpu.u32`, the same answer for every thread of the role.
     fn load_acquire_gpu(&self, addr: GlobalAddr) -> u32;
 
-    /// The same for a word of this GPU that nobody writes while a role may still read it, so that the kernel's start is all the
-    /// order that it needs: `ld.relaxed.gpu.u32`, whose latency nobody waits for before the value is used.
+    /// The same for a word of this GPU that nobody writes while a role may still read it, so that the kernel's start is
+    /// all the order that it needs: `ld.relaxed.gpu.u32`, whose latency nobody waits for before the value is used.
     #[inline(always)]
     fn load_settled_gpu(&self, addr: GlobalAddr) -> u32 {
         self.load_acquire_gpu(addr)
@@ -139,8 +127,8 @@ pub trait PutSignals: Signals {
         self.store_release_gpu(addr, value);
     }
 
-    /// `fence.acq_rel.sys`: each later [`Self::store_fenced_sys`] releases what came before the fence. For several words it is
-    /// one wait instead of one a word.
+    /// `fence.acq_rel.sys`: each later [`Self::store_fenced_sys`] releases what came before the fence. For several
+    /// words it is one wait instead of one a word.
     fn fence_sys(&self);
     /// `st.relaxed.sys.u32`, behind a [`Self::fence_sys`].
     fn store_fenced_sys(&self, addr: GlobalAddr, value: u32);
@@ -167,8 +155,9 @@ pub struct RowEnds {
 
 /// The copy engine of an SM (TMA), driven by one thread.
 pub trait BulkCopy {
-    /// `cp.async.bulk.tensor.2d` from global to shared memory: the box of `operand` whose first element is at
-    /// (`row`, `col`), swizzled by 128 bytes. `col` is a multiple of 16 bytes. Elements outside the tensor arrive as zeros. Completes its bytes on `full`.
+    /// `cp.async.bulk.tensor.2d` from global to shared memory: the box of `operand` whose first element is at (`row`,
+    /// `col`), swizzled by 128 bytes. `col` is a multiple of 16 bytes. Elements outside the tensor arrive as zeros.
+    /// Completes its bytes on `full`.
     fn load_box(&self, dst: SmemAddr, operand: Operand, row: u32, col: u32, full: Mbarrier);
 
     /// `cp.async.bulk.tensor.2d` from shared to global memory; elements outside the tensor are not written. `row` is
@@ -182,14 +171,14 @@ pub trait BulkCopy {
     fn store_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32);
 
     /// Stores `bytes` from shared to global memory, own or a peer's, with plain stores of the role instead of the copy
-    /// engine; addresses and `bytes` are multiples of 16. The source has been read when it returns, before later copies by
-    /// the copy engine once a barrier has been passed; the destination is there for whoever acquires a later signal of the
-    /// role.
+    /// engine; addresses and `bytes` are multiples of 16. The source has been read when it returns, before later copies
+    /// by the copy engine once a barrier has been passed; the destination is there for whoever acquires a later signal
+    /// of the role.
     fn push_bytes(&self, dst: GlobalAddr, src: SmemAddr, bytes: u32);
 
-    /// Stores the ends of rows of a panel with plain stores of the role: see [`RowEnds`]. The source has been read when it
-    /// returns, before later copies by the copy engine once a barrier has been passed; the destination is there when the
-    /// kernel has ended.
+    /// Stores the ends of rows of a panel with plain stores of the role: see [`RowEnds`]. The source has been read when
+    /// it returns, before later copies by the copy engine once a barrier has been passed; the destination is there when
+    /// the kernel has ended.
     fn store_row_ends(&self, ends: &RowEnds);
 
     /// Closes a bulk group over the stores issued since the last one.
@@ -224,16 +213,16 @@ pub trait WarpgroupMma<C: TileConfig> {
     fn zero_acc(&self) -> Self::Acc;
 
     /// Issues `acc (+)= A · Bᵀ` over one stage: 64 rows of A at `a`, `TILE_N` rows of B at `b`, `TILE_K` deep. The old
-    /// value counts only if `accumulate`. Asynchronous: closes one wgmma group. A role that gave up a wait may issue it on
-    /// anything, for worthless sums.
+    /// value counts only if `accumulate`. Asynchronous: closes one wgmma group. A role that gave up a wait may issue it
+    /// on anything, for worthless sums.
     ///
-    /// Where `C::PROMOTES`, the product goes to the sums beside the accumulator, and [`Self::promote`], told the same of
-    /// `accumulate`, adds it: once between two of these, after the wait for the group. A machine that has room for a part
-    /// of the product may wait for and add all parts but the last by itself.
+    /// Where `C::PROMOTES`, the product goes to the sums beside the accumulator, and [`Self::promote`], told the same
+    /// of `accumulate`, adds it: once between two of these, after the wait for the group. A machine that has room for a
+    /// part of the product may wait for and add all parts but the last by itself.
     fn issue_mma(&self, acc: &mut Self::Acc, a: SmemAddr, b: SmemAddr, accumulate: bool);
 
-    /// The same, where only the first `rows` rows of A and of B exist: the others hold anything, and their sums are unspecified.
-    /// Those of B are counted where it is K-major.
+    /// The same, where only the first `rows` rows of A and of B exist: the others hold anything, and their sums are
+    /// unspecified. Those of B are counted where it is K-major.
     #[inline(always)]
     fn issue_mma_of_rows(&self, acc: &mut Self::Acc, [a, b]: [SmemAddr; 2], rows: [u32; 2], accumulate: bool) {
         let _ = rows;
@@ -249,8 +238,8 @@ pub trait WarpgroupMma<C: TileConfig> {
     /// Waits until at most `PENDING` of the latest wgmma groups are still running.
     fn wait_mma<const PENDING: u32>(&self, acc: &mut Self::Acc);
 
-    /// Adds the latest stage's product to the accumulator, in f32; the old value counts only if `accumulate`. Only where
-    /// `C::PROMOTES`.
+    /// Adds the latest stage's product to the accumulator, in f32; the old value counts only if `accumulate`. Only
+    /// where `C::PROMOTES`.
     fn promote(&self, acc: &mut Self::Acc, accumulate: bool);
 
     /// Multiplies every accumulator by `factor`, in f32.
@@ -270,6 +259,12 @@ pub trait WarpgroupMma<C: TileConfig> {
 
     /// Panel `P` of it, in f32.
     fn rounded_panel<const P: u32>(&self, acc: &Self::Rounded) -> Self::Panel;
+
+    /// Writes panel `P` of it as [`Self::store_panel`] does.
+    #[inline(always)]
+    fn store_rounded<const P: u32>(&self, dst: SmemAddr, acc: &Self::Rounded) {
+        self.store_panel(dst, &self.rounded_panel::<P>(acc));
+    }
 
     /// Adds `other` to `sum`, element by element, in f32.
     fn add_to(&self, sum: &mut Self::Panel, other: &Self::Panel);
@@ -295,14 +290,16 @@ pub trait ShareAcc<C: TileConfig>: WarpgroupMma<C> {
     fn publish(&self, addr: GlobalAddr, value: u32);
 }
 
-/// Rows of a panel that go to another rank as flagged words (see [`crate::layout::flagged`]), and what came from others.
+/// Rows of a panel that go to another rank as flagged words (see [`crate::layout::flagged`]), and what came from
+/// others.
 pub trait ExchangeRows<C: TileConfig>: WarpgroupMma<C> {
-    /// Stores `rows` of `panel`, rounded to `C::OUT`, as words flagged with `epoch`: `st.relaxed.sys`. They become visible one by one,
-    /// in any order.
+    /// Stores `rows` of `panel`, rounded to `C::OUT`, as words flagged with `epoch`: `st.relaxed.sys`. They become
+    /// visible one by one, in any order.
     fn send_rows(&self, rows: &FlaggedRows, panel: &Self::Panel, epoch: u32);
 
-    /// Looks at `rows` for words flagged with `epoch`: `ld.relaxed.sys`. If all are, their panel in f32, of which the other rows are
-    /// unspecified; else a flag that was not `epoch`. The same outcome for every thread of a warp; warps may differ.
+    /// Looks at `rows` for words flagged with `epoch`: `ld.relaxed.sys`. If all are, their panel in f32, of which the
+    /// other rows are unspecified; else a flag that was not `epoch`. The same outcome for every thread of a warp; warps
+    /// may differ.
     fn take_rows(&self, rows: &FlaggedRows, epoch: u32) -> Result<Self::Panel, u32>;
 
     /// Finishes the rows of `panel` that `out` names, rounds them to `C::OUT` and stores them, with plain stores.
@@ -331,8 +328,8 @@ pub trait Epilogue<C: TileConfig>: WarpgroupMma<C> {
     /// One f32 of global memory that was written before the kernel began, the same for every thread of the role.
     fn load_f32(&self, addr: GlobalAddr) -> f32;
 
-    /// Applies `how` to a panel and writes it to shared memory as [`WarpgroupMma::store_panel`] does. Where `how` adds a
-    /// matrix, `buffer` holds the first `rows` rows of its panel; the result takes their place. Reads the bias of the
+    /// Applies `how` to a panel and writes it to shared memory as [`WarpgroupMma::store_panel`] does. Where `how` adds
+    /// a matrix, `buffer` holds the first `rows` rows of its panel; the result takes their place. Reads the bias of the
     /// `how.cols` columns that exist, which was written before the kernel began.
     fn finish(&self, panel: Self::Panel, buffer: SmemAddr, rows: u32, how: &Finish);
 }
@@ -373,21 +370,21 @@ pub struct ReduceJob {
 
 /// Addition in global memory by one warpgroup.
 pub trait Reduce<C: TileConfig> {
-    /// Adds the slots in f32 to +0, slot 0 first, finishes the sums, rounds once, and stores rows `skip..rows` × cols elements. Slots hold panels as
-    /// [`crate::layout::slot`] describes.
+    /// Adds the slots in f32 to +0, slot 0 first, finishes the sums, rounds once, and stores rows `skip..rows` × cols
+    /// elements. Slots hold panels as [`crate::layout::slot`] describes.
     fn reduce(&self, job: &ReduceJob);
 }
 
 /// What a mover role needs: a thread, or a warp that acts as one.
-pub trait ThreadRole: Mbarriers + Watch + Reread + NeighbourKernels + PutSignals + BulkCopy {}
-impl<T: Mbarriers + Watch + Reread + NeighbourKernels + PutSignals + BulkCopy> ThreadRole for T {}
+pub trait ThreadRole: Mbarriers + Watch + Settle + NeighbourKernels + PutSignals + BulkCopy {}
+impl<T: Mbarriers + Watch + Settle + NeighbourKernels + PutSignals + BulkCopy> ThreadRole for T {}
 
 /// What a consumer warpgroup needs.
 pub trait WarpgroupRole<C: TileConfig>:
-    Mbarriers + Watch + Reread + Signals + Epilogue<C> + ShareAcc<C> + ExchangeRows<C> + Reduce<C>
+    Mbarriers + Watch + Settle + Signals + Epilogue<C> + ShareAcc<C> + ExchangeRows<C> + Reduce<C>
 {
 }
 impl<C: TileConfig, T> WarpgroupRole<C> for T where
-    T: Mbarriers + Watch + Reread + Signals + Epilogue<C> + ShareAcc<C> + ExchangeRows<C> + Reduce<C>
+    T: Mbarriers + Watch + Settle + Signals + Epilogue<C> + ShareAcc<C> + ExchangeRows<C> + Reduce<C>
 {
 }

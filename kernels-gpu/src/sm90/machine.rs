@@ -5,9 +5,9 @@ use super::warp::Warp;
 use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{FaultRecord, Operand, TensorMap, Wait, Watchdog};
 use crate::machine::{
-    Aborted, BulkCopy, Mbarriers, NeighbourKernels, PutSignals, Reread, RowEnds, Signals, Stopwatch, Watch,
+    Aborted, BulkCopy, Mbarriers, NeighbourKernels, PutSignals, RowEnds, Settle, Signals, Stopwatch, Watch,
 };
-use crate::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, SmemAddr, WARPS_PER_WARPGROUP};
+use crate::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr, WARPS_PER_WARPGROUP};
 use core::mem::offset_of;
 
 /// What both kinds of role share: the CTA's memory, its tensor maps, its watchdog.
@@ -54,15 +54,6 @@ impl Cta {
         Warpgroup { cta: self, thread }
     }
 
-    /// `args` in the launch's parameters, of which nothing that was read before is kept. Found from the maps' address, which is
-    /// kept anyway.
-    #[inline(always)]
-    pub(super) fn reread<'a, T>(&self, args: &'a T) -> &'a T {
-        let off = (&raw const *args).addr().wrapping_sub(self.maps.addr());
-        // SAFETY: the address is what it was.
-        unsafe { &*thread::opaque(self.maps).cast::<T>().wrapping_byte_add(off) }
-    }
-
     /// `addr` in the shared window.
     #[inline(always)]
     pub fn at(&self, addr: SmemAddr) -> u32 {
@@ -98,8 +89,8 @@ const LOOKS_PER_CHECK: u32 = 64;
 /// Waits are timed in ticks of 2¹⁶ ns: half the registers of nanoseconds, and 78 hours before they wrap.
 const TICK_SHIFT: u32 = 16;
 
-/// Ticks (2 ms) between seeing the abort word and leaving: agents that have not seen it yet may still arrive, and copies
-/// in flight land, so that all warps of a warpgroup give up the same wait.
+/// Ticks (2 ms) between seeing the abort word and leaving: agents that have not seen it yet may still arrive, and
+/// copies in flight land, so that all warps of a warpgroup give up the same wait.
 const ABORT_GRACE_TICKS: u32 = 31;
 
 /// One failed look. `uniform` makes the answer the same for the whole warp; `reports` is true in one lane of it.
@@ -168,34 +159,14 @@ fn report(cta: &Cta, wait: Wait, elapsed: u32) {
     }
 }
 
-impl Reread for Thread {
-    #[inline(always)]
-    fn reread<'a, T>(&self, args: &'a T) -> &'a T {
-        self.0.reread(args)
-    }
-
-    #[inline(always)]
-    fn relocate(&self, _at: CtaPosition) -> CtaPosition {
-        thread::position()
-    }
-
+impl Settle for Thread {
     #[inline(always)]
     fn settle(&self, value: u32) -> u32 {
         thread::settled(value)
     }
 }
 
-impl Reread for Warpgroup {
-    #[inline(always)]
-    fn reread<'a, T>(&self, args: &'a T) -> &'a T {
-        self.cta.reread(args)
-    }
-
-    #[inline(always)]
-    fn relocate(&self, _at: CtaPosition) -> CtaPosition {
-        thread::position()
-    }
-
+impl Settle for Warpgroup {
     #[inline(always)]
     fn settle(&self, value: u32) -> u32 {
         thread::settled(value)

@@ -11,8 +11,8 @@ use crate::layout::swizzle::{CHUNK_BYTES, swizzle_128};
 use crate::machine::{ShareAcc, WarpgroupMma};
 use crate::shape::{GlobalAddr, SmemAddr, WARPGROUP_THREADS};
 
-/// Registers of one panel of 16-bit elements in each thread: 64 × 64 elements over 128 threads. A panel of f32 has half as
-/// many, the first 16.
+/// Registers of one panel of 16-bit elements in each thread: 64 × 64 elements over 128 threads. A panel of f32 has half
+/// as many, the first 16.
 const PANEL_REGS: usize = 32;
 
 /// `$e` for each `$i` of 0..32 as a constant, as an array: accumulators take no index known only at run time.
@@ -58,8 +58,8 @@ pub struct Acc<const REGS: usize> {
     partial: [f32; PARTIAL_REGS],
 }
 
-/// Adds the partial sum to the accumulators of columns `FIRST` and following, `FIRST` in registers. Sums are settled, or the
-/// additions would sink behind the next wgmma, and the partial sum would be copied to make room.
+/// Adds the partial sum to the accumulators of columns `FIRST` and following, `FIRST` in registers. Sums are settled,
+/// or the additions would sink behind the next wgmma, and the partial sum would be copied to make room.
 #[inline(always)]
 unsafe fn promote<const FIRST: usize, const REGS: usize>(acc: &mut Acc<REGS>, accumulate: bool) {
     // SAFETY: the caller's.
@@ -209,7 +209,8 @@ macro_rules! warpgroup_mma {
             #[inline(always)]
             fn panel<const P: u32>(&self, acc: &Self::Acc) -> Self::Panel {
                 let first = Tile::<M, $n, STAGES, L, I, O>::panel_col(P) as usize / 2;
-                // The remainder changes nothing for registers that exist, and leaves no bounds check for those that do not.
+                // The remainder changes nothing for registers that exist, and leaves no bounds check for those that do
+                // not.
                 array_32!(|I| acc.sum[(first + I) % $regs])
             }
 
@@ -236,6 +237,21 @@ macro_rules! warpgroup_mma {
                 // The remainder: as in `panel`.
                 let first = Tile::<M, $n, STAGES, L, I, O>::panel_col(P) as usize / 2;
                 array_32!(|I| unpack::<O>(acc[(first + I) / 2 % ($regs / 2)])[I % 2])
+            }
+
+            #[inline(always)]
+            fn store_rounded<const P: u32>(&self, dst: SmemAddr, acc: &Self::Rounded) {
+                let first = Tile::<M, $n, STAGES, L, I, O>::panel_col(P) as usize / 4;
+                let dst = self.cta.at(dst);
+                // SAFETY: by `Cta::new`'s contract.
+                unsafe {
+                    each!([0 1 2 3], GROUP => {
+                        let word = |i: usize| acc[(first + GROUP * 4 + i) % ($regs / 2)];
+                        let words = [word(0), word(1), word(2), word(3)];
+                        store_x4(matrix_x4_at(dst + matrix_x4_offset(self.thread, 0), GROUP as u32), words);
+                    });
+                    sync::fence_proxy_async_shared();
+                }
             }
 
             #[inline(always)]
@@ -293,7 +309,8 @@ macro_rules! warpgroup_mma {
     };
 }
 
-/// Only tiles whose number of registers is a multiple of 32 are cut; the remainders leave no bounds check for the others.
+/// Only tiles whose number of registers is a multiple of 32 are cut; the remainders leave no bounds check for the
+/// others.
 macro_rules! share_acc {
     ($n:literal, $regs:literal, [$($group:literal)*]) => {
         impl<const M: u32, const STAGES: u32, L: OperandLayout, I: OperandTypes, O: ElementType, const BUFS: u32>

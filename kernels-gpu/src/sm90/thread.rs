@@ -3,8 +3,6 @@
 use core::arch::asm;
 use core::arch::nvptx;
 
-use crate::shape::CtaPosition;
-
 /// `%tid.x`, read anew at each call: a value kept over a kernel's roles costs each of them a register.
 #[inline(always)]
 pub fn thread_idx_x() -> u32 {
@@ -26,25 +24,6 @@ pub fn block_idx_x() -> u32 {
 pub fn grid_dim_x() -> u32 {
     // SAFETY: reads a special register.
     unsafe { nvptx::_grid_dim_x() as u32 }
-}
-
-/// Where the CTA lies in its grid, read anew at each call as [`thread_idx_x`] is.
-#[inline(always)]
-pub fn position() -> CtaPosition {
-    let (cta, num_ctas): (u32, u32);
-    // SAFETY: reads special registers.
-    unsafe {
-        asm!("mov.u32 {}, %ctaid.x; mov.u32 {}, %nctaid.x;", out(reg32) cta, out(reg32) num_ctas, options(nomem, nostack))
-    };
-    CtaPosition { cta, num_ctas }
-}
-
-/// The same address, of which the compiler no longer knows that it is.
-#[inline(always)]
-pub fn opaque<T>(mut at: *const T) -> *const T {
-    // SAFETY: a comment.
-    unsafe { asm!("// opaque: {}", inout(reg64) at, options(nostack)) };
-    at
 }
 
 /// The same value, which the compiler cannot find again by other means.

@@ -1,12 +1,12 @@
-//! The machine traits for a mover role that is a whole warp: lane 0 does what one thread does, all lanes wait together, and
-//! plain stores are spread over the lanes.
+//! The machine traits for a mover role that is a whole warp: lane 0 does what one thread does, all lanes wait together,
+//! and plain stores are spread over the lanes.
 
 use super::machine::{Cta, Patience, pause};
 use super::row_ends::store_row_ends;
 use super::{bulk, matrix, mbarrier, memory, sync, thread};
 use crate::abi::{Operand, Wait};
-use crate::machine::{Aborted, BulkCopy, Mbarriers, NeighbourKernels, PutSignals, Reread, RowEnds, Signals, Watch};
-use crate::shape::{CtaPosition, GlobalAddr, Mbarrier, Parity, SmemAddr};
+use crate::machine::{Aborted, BulkCopy, Mbarriers, NeighbourKernels, PutSignals, RowEnds, Settle, Signals, Watch};
+use crate::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr};
 
 /// A mover role: a warp, each thread with its own lane number.
 pub struct Warp {
@@ -31,17 +31,7 @@ impl Warp {
     }
 }
 
-impl Reread for Warp {
-    #[inline(always)]
-    fn reread<'a, T>(&self, args: &'a T) -> &'a T {
-        self.cta.reread(args)
-    }
-
-    #[inline(always)]
-    fn relocate(&self, _at: CtaPosition) -> CtaPosition {
-        thread::position()
-    }
-
+impl Settle for Warp {
     #[inline(always)]
     fn settle(&self, value: u32) -> u32 {
         thread::settled(value)
@@ -119,8 +109,8 @@ impl Mbarriers for Warp {
 impl Signals for Warp {
     #[inline(always)]
     fn load_acquire_sys(&self, addr: GlobalAddr) -> u32 {
-        // SAFETY: kernels pass addresses of the workspace, which is mapped for as long as the call runs; one lane acquires,
-        // and the warp's barrier passes the order on with the value.
+        // SAFETY: kernels pass addresses of the workspace, which is mapped for as long as the call runs; one lane
+        // acquires, and the warp's barrier passes the order on with the value.
         unsafe { sync::broadcast(self.is_first(), || memory::load_acquire_sys(addr.0)) }
     }
 
@@ -227,7 +217,8 @@ impl BulkCopy for Warp {
         let src = self.cta.at(src);
         let mut off = self.lane * 16;
         while off < bytes {
-            // SAFETY: by `Cta::new`'s contract; kernels pass addresses of the workspace. Four loads before the first store.
+            // SAFETY: by `Cta::new`'s contract; kernels pass addresses of the workspace. Four loads before the first
+            // store.
             unsafe {
                 let at = |i: u32| off + i * STORE_BYTES;
                 let load = |i: u32| if at(i) < bytes { matrix::load_v4(src + at(i)) } else { [0; 4] };

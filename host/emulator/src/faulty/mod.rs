@@ -14,7 +14,7 @@ use super::agent::Agent;
 use super::watch::Patience;
 use crate::kernels::abi::Wait;
 use crate::kernels::config::{PANEL_BUFS, PANEL_BYTES, SmemPlan};
-use crate::kernels::machine::{Aborted, Mbarriers, NeighbourKernels, Reread, Watch};
+use crate::kernels::machine::{Aborted, Mbarriers, NeighbourKernels, Settle, Watch};
 use crate::kernels::shape::{GlobalAddr, Mbarrier, Parity, SmemAddr};
 
 use fault::{Effect, Op};
@@ -38,8 +38,8 @@ pub struct Faulty<'a> {
     word: Cell<GlobalAddr>,
     /// A barrier on which an early arrival was made: the one in its place is dropped.
     owed: Cell<Option<Mbarrier>>,
-    /// A consumer that has handed its buffers over or waited for one of the loader's, or a storer that has begun to store
-    /// results.
+    /// A consumer that has handed its buffers over or waited for one of the loader's, or a storer that has begun to
+    /// store results.
     reduces: Cell<bool>,
     /// Arrivals on result barriers.
     results: Cell<u32>,
@@ -186,7 +186,7 @@ impl Mbarriers for Faulty<'_> {
     }
 }
 
-impl Reread for Faulty<'_> {}
+impl Settle for Faulty<'_> {}
 
 impl NeighbourKernels for Faulty<'_> {}
 

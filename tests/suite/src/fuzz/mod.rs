@@ -174,8 +174,9 @@ impl FuzzCase {
         Self { form: is_there.then_some(form), ..self }
     }
 
-    /// A plain product of 16-bit operands as one in tiles of `cols` columns: in the layout and with results of a type for which there
-    /// are such, by the kernel that `tile` is the number of, or, behind the last, by whichever the plan takes.
+    /// A plain product of 16-bit operands as one in tiles of `cols` columns: in the layout and with results of a type
+    /// for which there are such, by the kernel that `tile` is the number of, or, behind the last, by whichever the plan
+    /// takes.
     pub fn narrowed(self, tile: usize, cols: u32) -> Self {
         if self.op != FuzzOp::Gemm || self.input.bytes() != 2 {
             return self;
