@@ -143,7 +143,7 @@ impl Bench<'_> {
     /// plan chooses by itself and what it takes where no call may start before the one ahead has ended.
     fn cuts(&self, report: &mut Report) -> Result<()> {
         let cut = [[128, 256], [128, 128], [64, 128], [128, 64], [64, 64]];
-        let whole = [[128, 192], [128, 176], [128, 144], [128, 96], [64, 192], [64, 96]];
+        let whole = [[128, 192], [128, 176], [128, 160], [128, 144], [128, 96], [64, 192], [64, 96]];
         let named = |[rows, cols]: [u32; 2]| format!("{rows}×{cols}");
         let of_cut = |tile| [named(tile), "parts".to_string(), "runs".to_string()];
         let first = std::iter::once("nt M×N×K, µs".to_string());

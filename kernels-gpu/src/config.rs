@@ -326,6 +326,8 @@ pub type Tile64x128<L = Nt, I = Bf16, O = Bf16> = Tile<64, 128, 8, L, I, O>;
 pub type Tile128x192<L = Nt, I = Bf16, O = Bf16> = Tile<128, 192, 4, L, I, O>;
 /// 128×176×64, four stages: for consumers in turns, where it fills the waves better than 128×192.
 pub type Tile128x176<L = Nt, I = Bf16, O = Bf16> = Tile<128, 176, 4, L, I, O>;
+/// 128×160×64, four stages: the same.
+pub type Tile128x160<L = Nt, I = Bf16, O = Bf16> = Tile<128, 160, 4, L, I, O>;
 /// 128×128×64, or ×128 on 8-bit operands, five stages: sums that are promoted leave 128×256 no registers for more.
 pub type Tile128x128<L = Nt, I = Bf16, O = Bf16> = Tile<128, 128, 5, L, I, O>;
 /// 64×64×64, twelve stages, one consumer: for calls of at most 64 rows, over all ranks where there are several, since its tiles

@@ -180,6 +180,8 @@ macro_rules! for_each_entry {
                 sm90_f16_gemm_nt_f16_64x96x64: Gemm, Few64x96<Nt, F16, F16>;
                 sm90_bf16_gemm_ping_pong_nt_bf16_128x176x64: GemmPingPong, Tile128x176<Nt, Bf16, Bf16>;
                 sm90_f16_gemm_ping_pong_nt_f16_128x176x64: GemmPingPong, Tile128x176<Nt, F16, F16>;
+                sm90_bf16_gemm_ping_pong_nt_bf16_128x160x64: GemmPingPong, Tile128x160<Nt, Bf16, Bf16>;
+                sm90_f16_gemm_ping_pong_nt_f16_128x160x64: GemmPingPong, Tile128x160<Nt, F16, F16>;
                 sm90_e4m3_gemm_nt_bf16_128x256x128: Gemm, Tile128x256<Nt, E4m3, Bf16>;
                 sm90_e4m3_gemm_nt_f16_128x256x128: Gemm, Tile128x256<Nt, E4m3, F16>;
                 sm90_e4m3_gemm_nt_f32_128x256x128: Gemm, Tile128x256<Nt, E4m3, F32>;

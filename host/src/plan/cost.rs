@@ -28,10 +28,11 @@ const fn tile(tile: [u32; 2], element_bytes: u32, [stage, tail, share, share_of_
 /// NVIDIA H200, driver 580.159.04, 2026-11-30, under sustained load: fitted to the table of cuts in
 /// `docs/performance.md`, 128×192 to the shapes of `benches/gemm` that it takes, 64×192 and 128×96 on 2026-12-01.
 /// Shares are not used where a tile is not cut: 128×192, and 128×128 on 8 bits.
-const COSTS: [TileCost; 13] = [
+const COSTS: [TileCost; 14] = [
     tile([128, 256], 2, [760.0, 1500.0, 3000.0, 4120.0, 44.8]),
     tile([128, 192], 2, [560.0, 500.0, 0.0, 0.0, 40.0]),
     tile([128, 176], 2, [515.0, 500.0, 0.0, 0.0, 40.0]),
+    tile([128, 160], 2, [470.0, 500.0, 0.0, 0.0, 40.0]),
     tile([128, 144], 2, [425.0, 1150.0, 0.0, 0.0, 40.0]),
     tile([128, 96], 2, [315.0, 100.0, 0.0, 0.0, 34.5]),
     tile([64, 192], 2, [310.0, 300.0, 0.0, 0.0, 33.0]),

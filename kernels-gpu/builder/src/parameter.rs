@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::ptx::{Kind, Ptx};
+use crate::ptx::{Kind, Ptx, statements};
 
 /// Kernels that keep their loads: with them changed, ptxas has no uniform registers for the descriptors of wgmmas, says the gate.
 const KEPT: [&str; 2] = [
@@ -39,8 +39,8 @@ pub fn read_in_place(text: &str) -> String {
 /// The registers of `body` that hold nothing but the address of `parameter`.
 fn addresses<'a>(body: &'a [String], parameter: &str) -> HashSet<&'a str> {
     let (mut found, mut copies, mut others) = (HashSet::new(), HashMap::<&str, Vec<&str>>::new(), HashSet::new());
-    for statement in body.iter().flat_map(|line| line.split(';')) {
-        let Some((name, operands)) = parts(statement) else { continue };
+    for statement in body.iter().flat_map(|line| statements(line)) {
+        let Some((name, operands)) = after_word(statement) else { continue };
         // Instructions write nothing but their first operand, which may be several registers.
         let (first, rest) = match operands.strip_prefix('{').and_then(|group| group.split_once('}')) {
             Some((group, rest)) => (group, rest.trim_start().trim_start_matches(',')),
@@ -67,13 +67,6 @@ fn addresses<'a>(body: &'a [String], parameter: &str) -> HashSet<&'a str> {
     }
 }
 
-/// Instruction and operands of a statement, without braces in front and predicate.
-fn parts(statement: &str) -> Option<(&str, &str)> {
-    let statement = statement.trim().trim_start_matches(['{', '}']).trim_start();
-    let statement = if statement.starts_with('@') { after_word(statement)?.1 } else { statement };
-    after_word(statement)
-}
-
 fn after_word(text: &str) -> Option<(&str, &str)> {
     text.split_once(char::is_whitespace).map(|(word, rest)| (word, rest.trim()))
 }
@@ -84,7 +77,11 @@ fn is_register(operand: &str) -> bool {
 
 /// `line` as a load from parameter space, if it is a generic load through one of `addresses`.
 fn as_read(line: &str, addresses: &HashSet<&str>, parameter: &str) -> Option<String> {
-    let (name, operands) = parts(line.split("//").next()?.trim_end().strip_suffix(';')?)?;
+    let mut all = statements(line.split("//").next()?);
+    let (name, operands) = after_word(all.next()?)?;
+    if all.next().is_some() {
+        return None;
+    }
     let mut qualifiers = name.strip_prefix("ld.")?.split('.').peekable();
     let _vector = qualifiers.next_if(|q| matches!(*q, "v2" | "v4"));
     let is_type = |q: &str| q.starts_with(['b', 'u', 's', 'f']) && q[1..].parse::<u32>().is_ok();

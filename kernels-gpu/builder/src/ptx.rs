@@ -70,15 +70,16 @@ impl Ptx {
     }
 }
 
-/// The instructions of a line, without labels, predicates and braces.
+/// The instructions of a line, without labels, predicates and the braces of blocks.
 pub fn statements(line: &str) -> impl Iterator<Item = &str> {
-    line.split([';', '{', '}']).filter_map(|part| {
-        let mut rest = part.trim();
+    let is_brace = |c: char| c.is_whitespace() || matches!(c, '{' | '}');
+    line.split(';').filter_map(move |part| {
+        let mut rest = part.trim_end().trim_start_matches(is_brace);
         if let Some((label, after)) = rest.split_once(':')
             && !after.starts_with(':')
             && label.chars().all(is_name_char)
         {
-            rest = after.trim_start();
+            rest = after.trim_start_matches(is_brace);
         }
         if rest.starts_with('@') {
             rest = rest.split_once(char::is_whitespace)?.1.trim_start();
@@ -198,8 +199,9 @@ mod tests {
 
     #[test]
     fn statements_lose_labels_predicates_and_braces() {
-        let found: Vec<_> = statements("$L_1: @!%p1 bra $L_2; {red.add.u32 [x], 1; } a::b;").collect();
-        assert_eq!(found, ["bra $L_2", "red.add.u32 [x], 1", "a::b"]);
+        let found: Vec<_> =
+            statements("$L_1: @!%p1 bra $L_2; {red.add.u32 [x], 1; } a::b; ld.v2.b32 {%r1, %r2}, [x]; }").collect();
+        assert_eq!(found, ["bra $L_2", "red.add.u32 [x], 1", "a::b", "ld.v2.b32 {%r1, %r2}, [x]"]);
         assert_eq!(instruction("red.add.u32 [x], 1").collect::<Vec<_>>(), ["red", "add", "u32"]);
     }
 

@@ -358,6 +358,7 @@ macro_rules! share_acc {
 share_acc!(256, 128, [0 1 2 3]);
 share_acc!(192, 96, [0 1 2]);
 share_acc!(176, 88, [0 1 2]);
+share_acc!(160, 80, [0 1 2]);
 share_acc!(144, 72, [0 1 2]);
 share_acc!(96, 48, [0 1]);
 share_acc!(128, 64, [0 1]);
@@ -366,6 +367,7 @@ share_acc!(64, 32, [0]);
 warpgroup_mma!(256, 128, [0 1 2 3], m64n256k16_bf16, m64n256k16_f16);
 warpgroup_mma!(192, 96, [0 1 2], m64n192k16_bf16, m64n192k16_f16);
 warpgroup_mma!(176, 88, [0 1 2], m64n176k16_bf16, m64n176k16_f16);
+warpgroup_mma!(160, 80, [0 1 2], m64n160k16_bf16, m64n160k16_f16);
 warpgroup_mma!(144, 72, [0 1 2], m64n144k16_bf16, m64n144k16_f16);
 warpgroup_mma!(96, 48, [0 1], m64n96k16_bf16, m64n96k16_f16);
 warpgroup_mma!(128, 64, [0 1], m64n128k16_bf16, m64n128k16_f16);

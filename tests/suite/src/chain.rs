@@ -59,7 +59,7 @@ fn plans(world: &World, m: usize, n: usize) -> Result<Vec<Gemm>, Error> {
     for tile in [[128, 256], [128, 128], [64, 128], [128, 64], [64, 64]] {
         plans.extend([with(Some(tile), SplitK::Never, true)?, with(Some(tile), SplitK::Runs, true)?]);
     }
-    for tile in [[128, 192], [128, 176], [128, 144], [128, 96], [64, 192], [64, 96]] {
+    for tile in [[128, 192], [128, 176], [128, 160], [128, 144], [128, 96], [64, 192], [64, 96]] {
         plans.push(with(Some(tile), SplitK::Never, true)?);
     }
     plans.push(with(None, SplitK::Auto, false)?);

@@ -12,8 +12,8 @@ use tilewire::{Error, Layout, Variant};
 
 use super::{TestResult, bits, uniform};
 
-/// The tiles whose kernels these are: the first in every layout, the second in nt, with a last panel that begins in the one before.
-const TILES: [[u32; 2]; 2] = [[128, 192], [128, 176]];
+/// The tiles whose kernels these are: the first in every layout, the others in nt, with a last panel that begins in the one before.
+const TILES: [[u32; 2]; 3] = [[128, 192], [128, 176], [128, 160]];
 
 fn tiles_of(layout: Layout) -> &'static [[u32; 2]] {
     if layout == Layout::Nt { &TILES } else { &TILES[..1] }
