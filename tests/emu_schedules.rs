@@ -69,7 +69,7 @@ impl Run {
         // Few variants and epilogues a shape, so that results can be compared with few references.
         let shape = pick(0, SHAPES.len());
         let variant = (shape + 2 * pick(9, 5)) % VARIANTS.len();
-        let op = if pick(1, 4) == 0 { FuzzOp::Gemm } else { FuzzOp::GemmReduceScatter };
+        let op = if pick(1, 3) == 0 { FuzzOp::Gemm } else { FuzzOp::GemmReduceScatter };
         let ranks = if op == FuzzOp::Gemm { 1 } else { 1 + pick(2, 8) };
         let (transport, placement, margin) = WAYS[pick(3, WAYS.len())];
         let ((m, n, k), (layout, [input, input_b, output])) = (SHAPES[shape], VARIANTS[variant]);
@@ -106,7 +106,7 @@ impl Run {
             case.split_k = [SplitK::Auto, SplitK::Always, SplitK::Runs][pick(14, 3)];
         }
         let tiles = case.tiles();
-        case.tile = tiles.get(pick(15, 1 + tiles.len())).copied();
+        case.tile = tiles.get(pick(43, 1 + tiles.len())).copied();
         // Tiles of other columns are never cut, and seldom drawn.
         if pick(40, 8) == 0 && case.tile.is_none_or(|[_, cols]| cols.is_power_of_two()) {
             // With an epilogue there is only one that narrows.

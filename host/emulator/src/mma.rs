@@ -339,14 +339,14 @@ impl World {
         if group.majors[0] == Major::Mn {
             transpose(a, PANEL_ROWS as usize);
         }
+        let mut acc = group.acc.borrow_mut();
+        let cols = acc.cols;
         let b_tile = tile(group.b, group.b_bytes);
         match group.majors[1] {
             Major::K => decode_tile_transposed(b_tile, b_element, b),
-            Major::Mn => decode_boxes(b_tile, group.b_boxes as usize, b_element, b),
+            Major::Mn => decode_boxes(b_tile, group.b_boxes as usize, cols, b_element, b),
         }
-        let mut acc = group.acc.borrow_mut();
         acc.pending -= 1;
-        let cols = acc.cols;
         if group.promotes {
             let mut product = vec![0.0; acc.values.len()];
             multiply(&mut product, a, b, cols);

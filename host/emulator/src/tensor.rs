@@ -84,16 +84,17 @@ pub(super) fn decode_tile_transposed(tile: &[u8], element: Element, out: &mut Ve
 }
 
 /// Decodes an operand of `boxes` swizzled boxes whose rows are steps along K, side by side along M or N: the value of step
-/// `k` and column `n` goes to `out[k · columns + n]`.
-pub(super) fn decode_boxes(bytes: &[u8], boxes: usize, element: Element, out: &mut Vec<f32>) {
+/// `k` and column `n`, of the first `cols`, goes to `out[k · cols + n]`.
+pub(super) fn decode_boxes(bytes: &[u8], boxes: usize, cols: usize, element: Element, out: &mut Vec<f32>) {
     let box_cols = (ROW_BYTES / element.bytes()) as usize;
     let depth = bytes.len() / boxes / ROW_BYTES as usize;
-    let cols = boxes * box_cols;
+    let mut values = vec![0.0; box_cols];
     out.resize(depth * cols, 0.0);
     for (idx, tile) in bytes.chunks_exact(bytes.len() / boxes).enumerate() {
         for k in 0..depth {
-            let at = k * cols + idx * box_cols;
-            decode(&swizzled_row(tile, k as u32), element, &mut out[at..at + box_cols]);
+            decode(&swizzled_row(tile, k as u32), element, &mut values);
+            let row = &mut out[k * cols..(k + 1) * cols];
+            row.iter_mut().skip(idx * box_cols).zip(&values).for_each(|(out, value)| *out = *value);
         }
     }
 }

@@ -89,12 +89,14 @@ impl fmt::Display for Variant {
 pub(crate) const fn main_tile(op: Op, input: Element) -> [u32; 2] {
     if !matches!(op, Op::Gemm) && input.bytes() == 1 { MIDDLE_TILE } else { [128, 256] }
 }
-/// Rows and columns of the tile between: for 8-bit operands, and where the main tile leaves SMs idle. Layout nt only.
+/// Rows and columns of the tile between: for 8-bit operands, and where the main tile leaves SMs idle. Layout nt, and plain
+/// products of the others where D has the operands' type.
 pub(crate) const MIDDLE_TILE: [u32; 2] = [128, 128];
 /// Rows and columns of the tile whose kernels multiply by consumers in turns, where D has the operands' type: for plain products
 /// of every layout, and over ranks for nt and nn.
 pub(crate) const TURNS_TILE: [u32; 2] = [128, 192];
-/// The same of those tiles of plain products that fill the waves of other shapes. Layout nt and results in the operands' type only.
+/// The same of those tiles of plain products that fill the waves of other shapes. Results in the operands' type only, and of
+/// other layouts than nt the first only.
 pub(crate) const WAVE_TILES: [[u32; 2]; 6] = [[128, 176], [128, 160], [128, 144], [128, 96], [64, 192], [64, 96]];
 /// Rows and columns of the tile for at most 64 rows a rank, where memory bandwidth is the bound. Layout nt only.
 pub(crate) const SMALL_TILE: [u32; 2] = [64, 128];
