@@ -184,10 +184,6 @@ macro_rules! for_each_entry {
                 sm90_f16_gemm_nt_f16_64x96x64: Gemm, Few64x96<Nt, F16, F16>;
                 sm90_bf16_gemm_ping_pong_nt_bf16_128x176x64: GemmPingPong, Tile128x176<Nt, Bf16, Bf16>;
                 sm90_f16_gemm_ping_pong_nt_f16_128x176x64: GemmPingPong, Tile128x176<Nt, F16, F16>;
-                sm90_bf16_gemm_ping_pong_nn_bf16_128x176x64: GemmPingPong, Tile128x176<Nn, Bf16, Bf16>;
-                sm90_f16_gemm_ping_pong_nn_f16_128x176x64: GemmPingPong, Tile128x176<Nn, F16, F16>;
-                sm90_bf16_gemm_ping_pong_tn_bf16_128x176x64: GemmPingPong, Tile128x176<Tn, Bf16, Bf16>;
-                sm90_f16_gemm_ping_pong_tn_f16_128x176x64: GemmPingPong, Tile128x176<Tn, F16, F16>;
                 sm90_bf16_gemm_ping_pong_nt_bf16_128x160x64: GemmPingPong, Tile128x160<Nt, Bf16, Bf16>;
                 sm90_f16_gemm_ping_pong_nt_f16_128x160x64: GemmPingPong, Tile128x160<Nt, F16, F16>;
                 sm90_e4m3_gemm_nt_bf16_128x256x128: Gemm, Tile128x256<Nt, E4m3, Bf16>;

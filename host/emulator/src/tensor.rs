@@ -166,6 +166,24 @@ mod tests {
     }
 
     #[test]
+    fn boxes_side_by_side_are_one_row_of_so_many_columns() {
+        let (boxes, depth, element) = (3, 8, Element::Bf16);
+        let value = |k: usize, n: usize| (k * 16 + n % 16 + n / 64) as f32;
+        let mut bytes = vec![0; boxes * depth * ROW_BYTES as usize];
+        for (idx, tile) in bytes.chunks_exact_mut(depth * ROW_BYTES as usize).enumerate() {
+            let values: Vec<f32> = (0..depth * 64).map(|i| value(i / 64, idx * 64 + i % 64)).collect();
+            encode_tile(&values, element, tile);
+        }
+        // Whole boxes, a part of the last, and none of it.
+        for cols in [192, 176, 136, 128] {
+            let mut out = vec![9.0; 7];
+            decode_boxes(&bytes, boxes, cols, element, &mut out);
+            assert_eq!(out.len(), depth * cols);
+            assert!((0..depth).all(|k| (0..cols).all(|n| out[k * cols + n] == value(k, n))), "{cols} columns");
+        }
+    }
+
+    #[test]
     fn the_product_is_that_of_the_definition() {
         let (rows, k, n) = (3, 8, 5);
         let a: Vec<f32> = (0..rows * k).map(|i| (i % 7) as f32 - 3.0).collect();

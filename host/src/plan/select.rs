@@ -207,6 +207,7 @@ pub(crate) fn choose(entries: &[&'static Entry], work: Work, may: impl Into<MayC
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Layout;
     use crate::kernels::config::Element;
 
     fn chosen(variant: Variant, work: Work, split_k: SplitK) -> Choice {
@@ -283,10 +284,26 @@ mod tests {
         }
     }
 
+    /// `docs/performance.md`, "Other layouts".
+    #[test]
+    fn other_layouts_have_the_tile_between() {
+        for (layout, [m, n, k], tile) in [
+            (Layout::Tn, [1280, 8192, 8192], MIDDLE_TILE),
+            (Layout::Nn, [8192, 1280, 8192], MIDDLE_TILE),
+            (Layout::Nn, [8192, 1024, 8192], [128, 256]),
+            (Layout::Tn, [7168, 8192, 8192], TURNS_TILE),
+            (Layout::Nn, [8192, 8192, 7168], TURNS_TILE),
+        ] {
+            let variant = Variant::new(layout, Element::Bf16, Element::Bf16);
+            let choice = chosen(variant, Work { m, n, k, ctas: 132 }, SplitK::Auto);
+            assert_eq!(choice.tile_extent(), tile, "{layout} {m}×{n}×{k}");
+        }
+    }
+
     #[test]
     fn a_quarter_of_a_wave_is_not_left_to_a_quarter_of_the_sms() {
         // Layout tn has the main tile and that of consumers in turns; with results in f32 only the main one.
-        let variant = Variant::new(crate::Layout::Tn, Element::Bf16, Element::F32);
+        let variant = Variant::new(Layout::Tn, Element::Bf16, Element::F32);
         for ([m, n, k], cut) in
             [([2048, 4608, 12288], Cut::into_parts(24, 5)), ([8192, 1280, 8192], Cut::into_parts(56, 2))]
         {
@@ -315,7 +332,7 @@ mod tests {
 
     #[test]
     fn operands_of_8_bits_take_their_main_tile() {
-        let variant = Variant::new(crate::Layout::Nt, Element::E4m3, Element::Bf16);
+        let variant = Variant::new(Layout::Nt, Element::E4m3, Element::Bf16);
         for [m, n, k] in [[8192, 8192, 8192], [4096, 4096, 4096], [8192, 8192, 3584]] {
             let choice = chosen(variant, Work { m, n, k, ctas: 132 }, SplitK::Auto);
             assert_eq!(choice.entry.tile_extent(), [128, 256], "{m}×{n}×{k}");
@@ -437,7 +454,7 @@ mod tests {
         for [m, n, k] in [[8192, 8192, 1024], [16384, 8192, 2048], [8192, 12288, 1536], [8192, 8192, 8192]] {
             assert_eq!(on_h200(m, n, k).entry.op, Op::GemmPingPong, "{m}×{n}×{k}");
         }
-        let f32_out = Variant::new(crate::Layout::Nt, Element::Bf16, Element::F32);
+        let f32_out = Variant::new(Layout::Nt, Element::Bf16, Element::F32);
         let choice = chosen(f32_out, Work { m: 8192, n: 8192, k: 1024, ctas: 132 }, SplitK::Auto);
         assert_eq!(choice.entry.tile_extent(), [128, 256]);
     }

@@ -95,8 +95,8 @@ pub(crate) const MIDDLE_TILE: [u32; 2] = [128, 128];
 /// Rows and columns of the tile whose kernels multiply by consumers in turns, where D has the operands' type: for plain products
 /// of every layout, and over ranks for nt and nn.
 pub(crate) const TURNS_TILE: [u32; 2] = [128, 192];
-/// The same of those tiles of plain products that fill the waves of other shapes. Results in the operands' type only, and of
-/// other layouts than nt the first only.
+/// The same of those tiles of plain products that fill the waves of other shapes. Layout nt and results in the operands'
+/// type only.
 pub(crate) const WAVE_TILES: [[u32; 2]; 6] = [[128, 176], [128, 160], [128, 144], [128, 96], [64, 192], [64, 96]];
 /// Rows and columns of the tile for at most 64 rows a rank, where memory bandwidth is the bound. Layout nt only.
 pub(crate) const SMALL_TILE: [u32; 2] = [64, 128];
