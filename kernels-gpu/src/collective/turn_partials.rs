@@ -174,7 +174,7 @@ pub fn add_partials_of_half<M: Mbarriers + Watch + Settle + WarpgroupMma<C>, C: 
         let who = || tile.settled(m).who();
         let rows = || tile.settled(m).bytes::<C>(nth_half % HALVES * C::PANELS + PANEL) / ROW_BYTES;
         if who().1 == 1 {
-            // Nothing to add: as it is, since every instruction here slows the other consumer's multiplications.
+            // Nobody adds to it here.
             let _freed_by_the_storer = ring.consumer_wait(state)?;
             if rows() > 0 {
                 m.store_rounded::<PANEL>(C::SMEM.panel(consumer, state.index()), own);
