@@ -26,16 +26,8 @@ use tilewire::{Layout, MatrixArg, Result, Scales, Variant, World, data};
 
 use support::operands::moved_round;
 use support::report::Report;
+use support::shapes::fp8_shapes;
 use support::{Options, flops, rough_seconds, stream_of};
-
-/// M, N, K; type of B; whether a quick run has it.
-const SHAPES: [([usize; 3], Element, bool); 5] = [
-    ([8192, 8192, 8192], Element::E4m3, true),
-    ([4096, 4096, 4096], Element::E4m3, true),
-    ([8192, 8192, 3584], Element::E4m3, true),
-    ([8192, 8192, 8192], Element::E5m2, false),
-    ([2048, 8192, 8192], Element::E4m3, false),
-];
 
 /// Scales of A and B.
 const FACTORS: [f32; 2] = [0.5, 1.5];
@@ -90,9 +82,7 @@ fn run(options: &Options, gpus: &[Gpu], report: &mut Report) -> Result<()> {
     let bench = Bench { gpu, world, stream, lt: CublasLt::new(gpu)?, rounds: options.rounds(), scales };
     println!("{}; cuBLASLt {}", bench.world.describe(), bench.lt.version());
     let mut rows = Vec::new();
-    let asked = options.shape.iter().map(|extents| (*extents, Element::E4m3, true)).collect::<Vec<_>>();
-    let shapes = if asked.is_empty() { SHAPES.to_vec() } else { asked };
-    for (extents, b, quick) in shapes {
+    for (extents, b, quick) in fp8_shapes(&options.shape) {
         let [m, n, k] = extents;
         let name = format!("e4m3 × {} {m}×{n}×{k}", b.name());
         if !options.wants(&name, quick) {

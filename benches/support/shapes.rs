@@ -1,6 +1,7 @@
 //! The shapes that are measured, and where they come from.
 
 use tilewire::Layout;
+use tilewire::kernels::config::Element;
 
 /// One product.
 #[derive(Clone, Debug)]
@@ -85,6 +86,23 @@ fn backward(of: &'static str, m: usize, n: usize, k: usize) -> [Product; 2] {
         Product { of, layout: Layout::Tn, extents: [n, k, m], quick },
     ]
 }
+
+/// Products of 8-bit operands: M, N, K; type of B; whether a quick run has it. Those listed, or those of the extents that
+/// the user asked for, by e4m3.
+pub fn fp8_shapes(asked: &[[usize; 3]]) -> Vec<([usize; 3], Element, bool)> {
+    if !asked.is_empty() {
+        return asked.iter().map(|extents| (*extents, Element::E4m3, true)).collect();
+    }
+    FP8.to_vec()
+}
+
+const FP8: [([usize; 3], Element, bool); 5] = [
+    ([8192, 8192, 8192], Element::E4m3, true),
+    ([4096, 4096, 4096], Element::E4m3, true),
+    ([8192, 8192, 3584], Element::E4m3, true),
+    ([8192, 8192, 8192], Element::E5m2, false),
+    ([2048, 8192, 8192], Element::E4m3, false),
+];
 
 /// GEMM + ReduceScatter: M, N and K over all ranks; goal for the ratio to GEMM, then NCCL, over two ranks; whether a quick
 /// run has it. Those listed, or those of the extents that the user asked for, which have no goal.
