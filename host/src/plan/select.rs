@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_quarter_of_a_wave_is_not_left_to_a_quarter_of_the_sms() {
-        // Layout tn has the main tile and that of consumers in turns; with results in f32 only the main one.
+        // Layout tn has three tiles; with results in f32 only the main one.
         let variant = Variant::new(Layout::Tn, Element::Bf16, Element::F32);
         for ([m, n, k], cut) in
             [([2048, 4608, 12288], Cut::into_parts(24, 5)), ([8192, 1280, 8192], Cut::into_parts(56, 2))]

@@ -77,7 +77,7 @@ fn is_register(operand: &str) -> bool {
 
 /// `line` as a load from parameter space, if it is a generic load through one of `addresses`.
 fn as_read(line: &str, addresses: &HashSet<&str>, parameter: &str) -> Option<String> {
-    let mut all = statements(line.split("//").next()?);
+    let mut all = statements(line.split("//").next()?.trim_end().strip_suffix(';')?);
     let (name, operands) = after_word(all.next()?)?;
     if all.next().is_some() {
         return None;
@@ -153,6 +153,9 @@ mod tests {
             format!("{ROOT}\tld.relaxed.sys.global.b32 %r1, [%rd1];"),
             format!("{ROOT}\tst.b32 [%rd1], %r1;"),
             format!("{ROOT}\tprefetch.tensormap [%rd1];"),
+            // A statement that goes on in the next line, and two in one.
+            format!("{ROOT}\tld.b32 %r1, [%rd1+4]\n\t;"),
+            format!("{ROOT}\tld.b32 %r1, [%rd1+4]; ld.b32 %r2, [%rd1+8];"),
         ] {
             let text = kernel(&body);
             assert_eq!(read_in_place(&text), text);
